@@ -1,0 +1,36 @@
+# Bare `make` lists what there is. Everything is done by the programs in bin/.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo down test lint pins clean
+
+PYTHON ?= python3
+UPGRADE ?=
+
+help: ## list the targets
+	@echo 'Deltaworks: a streaming lakehouse that Airflow runs. Start with "make demo".'
+	@echo
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 | \2/p' $(MAKEFILE_LIST) | awk -F' [|] ' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+setup: ## make the environments (.venv) and fetch the jars (.jars); what is current is left alone
+	@$(PYTHON) bin/setup
+
+demo: setup ## start everything, wait until gold is fresh and the ledger balances, and show it
+	@bin/deltaworks demo
+
+down: ## stop every process of the local stack
+	@bin/deltaworks down
+
+test: setup ## lint and all tests; bin/test unit tidy runs single groups
+	@bin/test
+
+lint: setup ## Ruff and mypy
+	@bin/test lint
+
+pins: setup ## renew requirements/*.txt and jars.sha256 from *.in and ivy.xml (UPGRADE=--upgrade takes newer versions)
+	@cd requirements && for name in tools build spark airflow; do \
+	  ../.venv/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
+	    $(UPGRADE) $$name.in --output-file $$name.txt || exit 1; done
+	@$(PYTHON) bin/setup --relist
+
+clean: ## remove environments, jars and caches; data in .deltaworks stays
+	@rm -rf .venv .jars .mypy_cache .ruff_cache .pytest_cache reports
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""A streaming lakehouse that Airflow runs: tables are folders, every row is accounted for."""

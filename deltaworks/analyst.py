@@ -1,0 +1,278 @@
+"""Read-only SQL over the lake with DuckDB: no cluster, no JVM, every query sees the newest commit.
+
+    from deltaworks.analyst import open_lake
+
+    lake = open_lake()
+    lake.sql("select * from gold.daily_orders order by day").dicts()
+
+Tables are named layer.table. System columns (leading underscore) of gold tables are not shown.
+"""
+
+import importlib.util
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock, Timer
+from typing import TYPE_CHECKING, Self
+
+import duckdb
+
+from deltaworks.errors import QueryError
+from deltaworks.statements import literal, no_such_table, read_statement
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIMEOUT_SECONDS = 30.0
+MEMORY = "1GB"
+_ROWS_PER_FETCH = 1000
+_LIMITS = {  # fixed before DuckDB is locked
+    "autoinstall_known_extensions": "false",  # nothing is fetched from the net
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    # Checking the signature of the extension hashes 80 MB at each start (0.3 to 0.9 s). The file comes from the
+    # hash-pinned package, like DuckDB itself, and no other can be loaded: LOAD is refused.
+    "allow_unsigned_extensions": "true",
+    "python_enable_replacements": "false",  # else an unknown table could be a variable of the caller
+    "temp_directory": "",  # nothing is written, not even when memory is short
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumn:
+    """Name and DuckDB type of a column of an answer."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a query gave: exact Python values (Decimal, aware datetime, date, int, None)."""
+
+    columns: tuple[ResultColumn, ...]
+    rows: list[tuple[object, ...]]
+    more: bool = field(default=False)
+    seconds: float = field(default=0.0)
+
+    def dicts(self) -> list[dict[str, object]]:
+        """The rows as one mapping each, by column name."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+
+def open_lake(project: Path | None = None) -> "Analyst":
+    """Open the lake of a project (default: DELTAWORKS_PROJECT, else this checkout) for reading."""
+    from deltaworks.settings import Settings  # 0.2 s that users of connect() need not pay
+
+    return connect(Settings.load(project).lake)
+
+
+def connect(lake: Path, *, memory: str = MEMORY) -> "Analyst":
+    """Open a lake's folder for reading; memory bounds what a query may hold (it never spills to disk)."""
+    return Analyst(lake, memory=memory)
+
+
+class Analyst:
+    """Answers SQL over one lake. Usable from several threads, one query at a time."""
+
+    def __init__(self, lake: Path, *, memory: str = MEMORY) -> None:
+        """Start DuckDB, load the Delta extension and close every door but the lake's folder."""
+        self.lake = lake.resolve()
+        self._lock = RLock()
+        self._attached: dict[str, tuple[object, ...] | None] = {}
+        self._connection = _locked_connection(self.lake, memory=memory)
+
+    def __enter__(self) -> Self:
+        """Use the lake in a with statement."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close at the end of the with statement."""
+        self.close()
+
+    def close(self) -> None:
+        """Give up the memory; asking afterwards fails."""
+        self._connection.close()
+
+    def tables(self) -> tuple[str, ...]:
+        """Every table of the lake as layer.table, sorted; read anew from the folder."""
+        return tuple(sorted(self._folders()))
+
+    def sql(self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_max: int | None = None) -> Answer:
+        """Answer one reading statement; raises QueryError. With rows_max, `more` tells that rows were left out."""
+        began = time.monotonic()
+        with self.stream(sql, timeout_seconds=timeout_seconds) as (columns, batches):
+            rows: list[tuple[object, ...]] = []
+            for batch in batches:
+                rows += batch
+                if rows_max is not None and len(rows) > rows_max:
+                    break
+        more = rows_max is not None and len(rows) > rows_max
+        return Answer(columns=columns, rows=rows[:rows_max], more=more, seconds=time.monotonic() - began)
+
+    def arrow(self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> "pa.Table":
+        """Answer one reading statement as an Arrow table (`.to_pandas()` for pandas); raises QueryError."""
+        clock = _Clock(self._connection, timeout_seconds)
+        with self._lock, _own_errors(self.tables, timeout_seconds):
+            self._run(sql, clock)
+            with clock.running():
+                return self._connection.to_arrow_table()
+
+    @contextmanager
+    def stream(
+        self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> Iterator[tuple[tuple[ResultColumn, ...], Iterator[list[tuple[object, ...]]]]]:
+        """Columns and batches of rows, for answers larger than memory; the time limit counts DuckDB's time only."""
+        clock = _Clock(self._connection, timeout_seconds)
+        with self._lock, _own_errors(self.tables, timeout_seconds):
+            self._run(sql, clock)
+            yield _columns(self._connection), self._batches(clock)
+
+    def _batches(self, clock: "_Clock") -> Iterator[list[tuple[object, ...]]]:
+        while True:
+            with clock.running():
+                rows = self._connection.fetchmany(_ROWS_PER_FETCH)
+            if not rows:
+                return
+            yield rows
+
+    def _run(self, sql: str, clock: "_Clock") -> None:
+        folders = self._folders()
+        if not folders:
+            raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
+        with clock.running():
+            statement = read_statement(sql, connection=self._connection, known=tuple(sorted(folders)))
+            for name in statement.tables:
+                self._refresh(name, folders[name])
+            self._connection.execute(statement.sql)
+
+    def _folders(self) -> dict[str, Path]:
+        """Folder of each table by its name in lower case, as DuckDB compares names."""
+        logs = self.lake.glob("[!.]*/[!.]*/_delta_log")
+        return {f"{log.parts[-3]}.{log.parts[-2]}".lower(): log.parent for log in logs}
+
+    def _refresh(self, name: str, folder: Path) -> None:
+        """Let DuckDB see the newest commit; a snapshot is kept until there is a newer one, as a long log costs."""
+        stamp = _newest_commit(folder)
+        if stamp is not None and self._attached.get(name) == stamp:
+            return
+        layer, _, table = name.partition(".")
+        run = self._connection.execute
+        self._attached.pop(name, None)
+        run(f"DETACH DATABASE IF EXISTS {_quoted(name)}")
+        try:
+            # read-only: an INSERT by DuckDB would corrupt a table with mapped columns
+            run(f"ATTACH {literal(str(folder))} AS {_quoted(name)} (TYPE delta, READ_ONLY, PIN_SNAPSHOT)")
+            # side tables (<table>__late …) say what they have to say in system columns
+            shown = "COLUMNS(lambda c: NOT starts_with(c, '_'))" if layer == "gold" and "__" not in table else "*"
+            run(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
+            view = f"{_quoted(layer)}.{_quoted(table)}"
+            run(f"CREATE OR REPLACE VIEW {view} AS SELECT {shown} FROM {_quoted(name)}")  # noqa: S608  # names, quoted
+        except (duckdb.IOException, duckdb.BinderException) as error:
+            raise QueryError(name, f"cannot be read ({_first_line(error)})", 'Run "deltaworks doctor"') from None
+        self._attached[name] = stamp
+
+
+class _Clock:
+    """Interrupts DuckDB when the time of a query is used up; time between fetches is the caller's own."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float) -> None:
+        self._connection, self._left = connection, seconds
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        if self._left <= 0:
+            raise duckdb.InterruptException("time is up")
+        began = time.monotonic()
+        timer = Timer(self._left, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._left -= time.monotonic() - began
+
+
+def _locked_connection(lake: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
+    if not re.fullmatch(r"[1-9][0-9]*(\.[0-9]+)?\s*[KMG]i?B", memory, re.IGNORECASE):
+        raise QueryError(f"memory {memory!r}", "not an amount of memory", "Give it like 512MB or 2GB")
+    found = importlib.util.find_spec("duckdb_extension_delta")
+    package = Path(found.origin).parent if found and found.origin else Path("/nonexistent")
+    extension = package / "extensions" / f"v{duckdb.__version__}" / "delta.duckdb_extension"
+    if not extension.is_file():
+        raise QueryError(
+            "duckdb", f"no Delta extension for version {duckdb.__version__} is installed", 'Run "make setup"'
+        )
+    connection = duckdb.connect(":memory:", config={**_LIMITS, "memory_limit": memory})
+    connection.execute(f"LOAD {literal(str(extension))}")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = [{literal(f'{lake}/')}]")
+    connection.execute("SET enable_external_access = false")  # from here on only allowed_directories can be opened
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _newest_commit(folder: Path) -> tuple[object, ...] | None:
+    """What tells a table's newest commit from any other; None if the log holds no commit file."""
+    with os.scandir(folder / "_delta_log") as entries:
+        commits = (entry for entry in entries if entry.name.endswith(".json") and entry.name[:20].isdigit())
+        newest = max(commits, key=lambda entry: entry.name, default=None)
+        if newest is None:
+            return None
+        found = newest.stat()
+    return newest.name, found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[ResultColumn, ...]:
+    """The answer's columns; names that occur twice get a number, as a mapping could not hold both."""
+    taken: set[str] = set()
+    columns = []
+    for description in connection.description or ():
+        name, number = str(description[0]), 0
+        while name in taken:
+            number += 1
+            name = f"{description[0]}_{number}"
+        taken.add(name)
+        columns.append(ResultColumn(name=name, type=str(description[1])))
+    return tuple(columns)
+
+
+@contextmanager
+def _own_errors(tables: Callable[[], tuple[str, ...]], timeout_seconds: float) -> Iterator[None]:
+    """Turn DuckDB's errors into one line each."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        step = "Narrow it, or give it more time with --timeout (timeout_seconds= in Python)"
+        raise QueryError("query", f"stopped after {timeout_seconds:g} s", step) from None
+    except duckdb.OutOfMemoryException:
+        step = "Narrow it, or allow more with --memory (connect(memory=) in Python)"
+        raise QueryError("query", "needs more memory than it may use", step) from None
+    except duckdb.Error as error:
+        raise _in_one_line(error, tables=tables) from None
+
+
+def _in_one_line(error: duckdb.Error, *, tables: Callable[[], tuple[str, ...]]) -> QueryError:
+    unknown = re.search(r'Table with name "?(.+?)"? does not exist', str(error))
+    if unknown:
+        return no_such_table(unknown[1], known=tables())
+    said, _, place = str(error).partition("\n\nLINE ")
+    finding, _, hint = said.partition("\n")
+    finding = re.sub(r"^(\w+ )+Error: ", "", finding).rstrip("!.")
+    line = place.partition(":")[0]
+    step = " ".join(hint.split()).rstrip("?.") or "Mend the SQL"
+    return QueryError(f"query line {line}" if line.isdigit() else "query", finding, step)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

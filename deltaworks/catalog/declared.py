@@ -1,0 +1,145 @@
+"""What the catalog gives: declared tables, in dependency order."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from deltaworks import cases, suites
+from deltaworks.cases import Case, Form
+from deltaworks.errors import DeclarationError
+from deltaworks.findings import nearest
+from deltaworks.suites import Suite
+from deltaworks.words import Column, Table
+from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.reading import Debezium, Json, Kafka
+
+BRONZE_COLUMNS = (
+    Column("topic", "string", null=False, doc="Kafka topic."),
+    Column("partition", "int", null=False, doc="Kafka partition."),
+    Column("offset", "bigint", null=False, doc="Place in the partition; unique with topic and partition."),
+    Column("timestamp", "timestamp", null=False, doc="The broker's time of the record: its time of arrival."),
+    Column("key", "binary", doc="The record's key, as it came."),
+    Column("value", "binary", doc="The record's value, as it came; null is a tombstone."),
+    Column("headers", "array<struct<key:string,value:binary>>", doc="The record's headers, as they came."),
+    Column("_seq", "bigint", null=False, doc="Ingest batch that brought the row; the engine's own counter."),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declared:
+    """A table as its folder declares it."""
+
+    name: str
+    layer: str
+    table: Table
+    doc: str
+    folder: Path
+    inputs: tuple[str, ...]
+    topics: tuple[str, ...]
+    transform: Path | None
+    suite: Path | None
+    cases: tuple[Path, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The declared columns; of a bronze table Kafka's."""
+        return BRONZE_COLUMNS if isinstance(self.table.kept_as, Raw) else self.table.columns
+
+    @property
+    def reads(self) -> str:
+        """What it reads, in words."""
+        match self.table.reads:
+            case Kafka(topics=topics):
+                return f"kafka {', '.join(topics)}"
+            case Json(bronze=bronze, topic=topic):
+                return f"json {topic} from {bronze}"
+            case Debezium(bronze=bronze, table=table):
+                return f"debezium {table} from {bronze}"
+        return ", ".join(self.inputs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """The tables of a project. `tables` is in dependency order: inputs come first."""
+
+    project: Path
+    tables: Mapping[str, Declared]
+
+    def __getitem__(self, name: str) -> Declared:
+        """The table of that name; raises DeclarationError with the nearest name."""
+        if name not in self.tables:
+            raise DeclarationError(name, "there is no such table", nearest(name, self.tables, "tables"))
+        return self.tables[name]
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """Names of the apps, sorted."""
+        return tuple(sorted({declared.table.app for declared in self.tables.values()}))
+
+    def app(self, name: str) -> tuple[Declared, ...]:
+        """The tables that an app owns, in dependency order; raises DeclarationError for an unknown app."""
+        if name not in self.apps:
+            raise DeclarationError(f"app {name}", "no table has this app", nearest(name, self.apps, "apps"))
+        return tuple(declared for declared in self.tables.values() if declared.table.app == name)
+
+    def cases(self, name: str) -> tuple[Case, ...]:
+        """The cases of a table; raises DeclarationError with the first mistake of their form."""
+        declared = self[name]
+        inputs, output = case_forms(declared, self.tables)
+        return tuple(
+            cases.load(path, shown=path.relative_to(self.project).as_posix(), table=name, inputs=inputs, output=output)
+            for path in declared.cases
+        )
+
+    def suite(self, name: str) -> Suite:
+        """The suite of a table; raises DeclarationError if its file was broken since the catalog was loaded."""
+        declared = self[name]
+        if declared.suite is None:
+            raise DeclarationError(suites.shown_path(name), "the suite is missing", "Write it")
+        return suites.load(declared.suite, table=name, columns=[column.name for column in declared.columns])
+
+    def readers(self, name: str) -> tuple[Declared, ...]:
+        """The tables that read this one, in dependency order."""
+        return tuple(declared for declared in self.tables.values() if name in declared.inputs)
+
+
+def catalog_of(project: Path, tables: Iterable[Declared]) -> Catalog:
+    """A catalog of tables that are in dependency order already."""
+    return Catalog(project=project, tables=MappingProxyType({declared.name: declared for declared in tables}))
+
+
+def inputs_of(table: Table) -> tuple[str, ...]:
+    """The tables that this one reads; none for bronze."""
+    match table.reads:
+        case Kafka():
+            return ()
+        case Json(bronze=bronze) | Debezium(bronze=bronze):
+            return (bronze,)
+        case str(name):
+            return (name,)
+        case names:
+            return names
+
+
+def keys_of(table: Table) -> tuple[str, ...]:
+    """The columns of which a table has one row per value; none for raw and append."""
+    match table.kept_as:
+        case Latest(keys=keys) | Aggregate(keys=keys) | View(keys=keys):
+            return keys
+        case Raw() | Append():
+            return ()
+
+
+def case_forms(declared: Declared, tables: Mapping[str, Declared]) -> tuple[dict[str, Form], Form]:
+    """What the rows of a table's inputs and its own look like in a case."""
+    inputs = {
+        name: Form(
+            columns=tables[name].columns,
+            keys=tables[name].keys,
+            wire=isinstance(tables[name].table.kept_as, Raw),
+        )
+        for name in declared.inputs
+    }
+    return inputs, Form(columns=declared.columns, keys=declared.keys, wire=False)

@@ -1,0 +1,214 @@
+"""Rules that a declaration keeps by itself, whatever the other tables are."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import chain
+
+from deltaworks.catalog.reading import NAME, Readable
+from deltaworks.errors import DeclarationError
+from deltaworks.findings import Finding, nearest
+from deltaworks.words import Column
+from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.reading import Debezium, Json, Kafka
+from deltaworks.words.types import Type, parse
+
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
+_SOURCE_TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
+_WIRES = {"timestamp": ("micros", "millis", "seconds"), "date": ("days",)}
+
+
+def own_findings(table: Readable) -> Iterator[Finding]:
+    """Everything that is wrong with one declaration in itself."""
+    rules = (_texts, _layer, _keeping, _bronze, _reading, _columns, _types, _wires, _named, _keys, _combine, _times)
+    return chain.from_iterable(rule(table) for rule in rules)
+
+
+def _texts(table: Readable) -> Iterator[Finding]:
+    declared = table.declared
+    if not declared.doc:
+        finding, next_step = "there is no docstring", "Say in a line what the table holds and what one row is"
+        yield Finding(place=table.source.at(1), finding=finding, next_step=next_step)
+    if not declared.table.owner.strip():
+        yield table.at_field("owner", "the owner is empty", "Name who answers for the table")
+    if not NAME.fullmatch(declared.table.app):
+        next_step = "Use lower-case letters, digits and _, a letter first, at most 63"
+        yield table.at_field("app", f"{declared.table.app!r} cannot be an app's name", next_step)
+    if declared.table.keep_days is not None and declared.table.keep_days < 1:
+        yield table.at_field("keep_days", "keep_days is below 1", "Keep at least a day, or leave keep_days out")
+
+
+def _layer(table: Readable) -> Iterator[Finding]:
+    layer, reads = table.declared.layer, table.declared.table.reads
+    if layer == "bronze" and not isinstance(reads, Kafka):
+        yield table.at_field("reads", "a bronze table reads Kafka", "Write kafka(...), or move the folder")
+    if layer != "bronze" and isinstance(reads, Kafka):
+        yield table.at_field("reads", f"a {layer} table reads Kafka", "Read it into a bronze table, and that one here")
+    if layer == "gold" and isinstance(reads, Json | Debezium):
+        yield table.at_field("reads", "a gold table parses", "Parse in a silver table, and read that one here")
+
+
+def _keeping(table: Readable) -> Iterator[Finding]:
+    kept_as = table.declared.table.kept_as
+    allowed: tuple[type, ...]
+    match table.declared.table.reads:
+        case Kafka():
+            what, allowed = "Kafka", (Raw,)
+        case Json():
+            what, allowed = "JSON", (Append, Latest)
+        case Debezium():
+            what, allowed = "Debezium", (Latest,)
+        case _:
+            what, allowed = "tables", (Aggregate, View)
+    if not isinstance(kept_as, allowed):
+        finding = f"{type(kept_as).__name__.lower()} does not go with reading {what}"
+        words = " or ".join(f"{kind.__name__.lower()}(...)" for kind in allowed)
+        yield table.at_field("kept_as", finding, f"Write {words}")
+
+
+def _bronze(table: Readable) -> Iterator[Finding]:
+    """Bronze holds Kafka's bytes: what is about parsed columns has no meaning there."""
+    declared = table.declared.table
+    if isinstance(declared.kept_as, Raw):
+        for field in ("columns", "event_time", "subject", "late"):
+            if getattr(declared, field):
+                next_step = "Take it out: declare it in the silver table"
+                yield table.at_field(field, f"{field} means nothing in a raw table", next_step)
+
+
+def _reading(table: Readable) -> Iterator[Finding]:
+    match table.declared.table.reads:
+        case Kafka(topics=()):
+            yield table.at_field("reads", "kafka() names no topic", "Name the topics to read")
+        case Kafka(topics=topics) if len(set(topics)) < len(topics):
+            yield table.at_field("reads", "a topic is named twice", "Name each topic once")
+        case Debezium(table=name) if not _SOURCE_TABLE.fullmatch(name):
+            yield table.at_field(
+                "reads", f"{name!r} is no source table", 'Write schema and name, as in "public.orders"'
+            )
+        case ():
+            yield table.at_field("reads", "reads names no table", "Name the tables to read")
+        case tuple(names) if len(set(names)) < len(names):
+            yield table.at_field("reads", "an input is named twice", "Name each input once")
+
+
+def _columns(table: Readable) -> Iterator[Finding]:
+    columns = table.declared.table.columns
+    if not columns and not isinstance(table.declared.table.kept_as, Raw):
+        yield table.at_field("columns", "there are no columns", "Declare the columns: they are the schema")
+    seen: dict[str, str] = {}
+    for column in columns:
+        if column.name.startswith("_"):
+            yield table.at_column(column.name, "names that start with _ are the engine's", "Take another name")
+        elif not _COLUMN.fullmatch(column.name):
+            yield table.at_column(column.name, "cannot be a column's name", "Use letters, digits and _, a letter first")
+        if column.name.lower() in seen:
+            first = seen[column.name.lower()]
+            what = "is declared twice" if first == column.name else f"differs from {first} by case only"
+            yield table.at_column(column.name, what, "Keep one of them")
+        seen.setdefault(column.name.lower(), column.name)
+        if not column.doc.strip():
+            yield table.at_column(column.name, "has no doc", "Say what it means, with its unit")
+
+
+def _types(table: Readable) -> Iterator[Finding]:
+    for column in table.declared.table.columns:
+        try:
+            parse(column.type)
+        except DeclarationError as error:
+            yield table.at_column(column.name, f"{error.place}: {error.finding}", error.next_step)
+
+
+def _wires(table: Readable) -> Iterator[Finding]:
+    parses = isinstance(table.declared.table.reads, Json | Debezium)
+    for column in table.declared.table.columns:
+        if column.wire is None:
+            continue
+        allowed = _WIRES.get(column.type, ())
+        if not parses:
+            finding = "wire means nothing in a table that does not parse"
+            yield table.at_column(column.name, finding, "Take it out")
+        elif column.wire not in allowed:
+            next_step = f"Write {' or '.join(allowed)}" if allowed else "Take it out"
+            yield table.at_column(column.name, f"wire {column.wire!r} does not go with {column.type}", next_step)
+
+
+def _named(table: Readable) -> Iterator[Finding]:
+    """Columns that the declaration names elsewhere are declared."""
+    declared, names = table.declared.table, [column.name for column in table.declared.table.columns]
+    if isinstance(declared.kept_as, Raw):
+        return
+    mentioned = [("kept_as", "key", key) for key in table.declared.keys]
+    match declared.kept_as:
+        case Append(dedupe_by=columns):
+            mentioned += [("kept_as", "dedupe_by column", name) for name in columns]
+        case Aggregate(combine=combine):
+            mentioned += [("kept_as", "combined column", name) for name in combine]
+    mentioned += [(field, field, name) for field in ("event_time", "subject") if (name := getattr(declared, field))]
+    for field, what, name in mentioned:
+        if name not in names:
+            yield table.at_field(field, f"{what} {name} is not declared", nearest(name, names, "columns"))
+
+
+def _keys(table: Readable) -> Iterator[Finding]:
+    kept_as, columns = table.declared.table.kept_as, table.declared.table.columns
+    keys = kept_as.dedupe_by if isinstance(kept_as, Append) else table.declared.keys
+    if isinstance(kept_as, Latest | Aggregate | View) and not keys:
+        yield table.at_field("kept_as", "there are no keys", "Name the columns that make a row unique")
+    if len(set(keys)) < len(keys):
+        yield table.at_field("kept_as", "a column is named twice", "Name each once")
+    if isinstance(kept_as, Latest | Append):
+        for column in _of(columns, keys):
+            if column.null:
+                next_step = "Write null=False: a row without it is refused"
+                yield table.at_column(column.name, "tells rows apart, but may be null", next_step)
+    if isinstance(kept_as, Append):
+        if kept_as.dedupe_by and kept_as.within <= timedelta(0):
+            next_step = "Say how far apart, as in within=hours(1)"
+            yield table.at_field("kept_as", "dedupe_by without within finds no copies", next_step)
+        if kept_as.within and not kept_as.dedupe_by:
+            next_step = "Say which columns are the same in a copy"
+            yield table.at_field("kept_as", "within without dedupe_by finds no copies", next_step)
+
+
+def _combine(table: Readable) -> Iterator[Finding]:
+    """An aggregate's columns are its keys and what is combined; adding is exact only for some types."""
+    kept_as, columns = table.declared.table.kept_as, table.declared.table.columns
+    if not isinstance(kept_as, Aggregate):
+        return
+    for name in kept_as.combine:
+        if name in kept_as.keys:
+            yield table.at_field("kept_as", f"{name} is a key and combined", "Take it out of one of them")
+    for column in columns:
+        if column.name not in (*kept_as.keys, *kept_as.combine):
+            next_step = "Add it to keys, or to combine with add, least or greatest"
+            yield table.at_column(column.name, "is neither a key nor combined", next_step)
+        known = _type(column)
+        if kept_as.combine.get(column.name) == "add" and known and not known.adds_exactly:
+            next_step = "Use bigint or decimal(p,s): sums of these do not depend on their order"
+            yield table.at_column(column.name, f"add does not go with {column.type}", next_step)
+
+
+def _times(table: Readable) -> Iterator[Finding]:
+    declared = table.declared.table
+    for column in _of(declared.columns, (declared.event_time,)):
+        if _type(column) and column.type not in ("timestamp", "date"):
+            next_step = "Name a timestamp or date column"
+            yield table.at_field("event_time", f"event_time {column.name} is a {column.type}", next_step)
+    if declared.late is not None and not isinstance(declared.kept_as, Raw):
+        if not isinstance(declared.kept_as, Aggregate):
+            next_step = "Take it out: this table uses every row, however late"
+            yield table.at_field("late", "late is for aggregates", next_step)
+        if declared.late.after < timedelta(0):
+            yield table.at_field("late", "after is negative", "Give the time a row may be late")
+
+
+def _of(columns: tuple[Column, ...], names: tuple[str | None, ...]) -> list[Column]:
+    return [column for column in columns if column.name in names]
+
+
+def _type(column: Column) -> Type | None:
+    try:
+        return parse(column.type)
+    except DeclarationError:
+        return None

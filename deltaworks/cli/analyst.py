@@ -1,0 +1,46 @@
+"""SQL over the lake for analysts."""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from deltaworks.cli import answers
+from deltaworks.cli.context import settings
+
+_ROWS_SHOWN = 1000
+
+
+def register(main: typer.Typer) -> None:
+    """Add `sql` to the command line."""
+    main.command("sql")(sql)
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help='One reading statement, e.g. "show tables"; - reads it from stdin.')],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list of objects.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV with a header (RFC 4180).")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most rows to give; 1000 in a table, else all.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the query may run.")] = 30,
+    memory: Annotated[str, typer.Option(help="Memory that the query may use.")] = "1GB",
+) -> None:
+    """Ask the lake with SQL; a table is layer.table, e.g. gold.daily_orders. Read-only."""
+    if as_json and as_csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    text = sys.stdin.read() if query == "-" else query
+    from deltaworks.analyst import connect
+
+    with connect(settings().lake, memory=memory) as lake:
+        if not as_json and not as_csv:
+            answers.show(lake.sql(text, timeout_seconds=timeout, rows_max=limit or _ROWS_SHOWN))
+            return
+        with lake.stream(text, timeout_seconds=timeout) as (columns, batches):
+            write = answers.write_json if as_json else answers.write_csv
+            write([column.name for column in columns], _first(limit, batches))
+
+
+def _first(limit: int | None, batches: Iterator[list[tuple[object, ...]]]) -> Iterator[tuple[object, ...]]:
+    return islice((row for batch in batches for row in batch), limit)

@@ -1,0 +1,159 @@
+"""Orders to the owner of an app's tables, and the record of who gave them, when and why."""
+
+import dataclasses
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from deltaworks.control.apps import Apps
+from deltaworks.control.database import Shape
+from deltaworks.control.payload import payload, storable_text
+from deltaworks.errors import CommandError
+
+CommandState = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command:
+    """One order; `epoch` is the owner's that took it."""
+
+    id: int
+    app: str
+    table_name: str | None
+    kind: str
+    arguments: dict[str, Any]
+    state: CommandState
+    epoch: int | None
+    progress: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    requested_by: str
+    reason: str
+    requested_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ("done", "failed", "cancelled")
+
+
+_COMMAND = Shape(
+    Command,
+    """commands.id, commands.app, table_name, kind, arguments, state, commands.epoch, progress, result, error,
+    requested_by, reason, requested_at, started_at, finished_at""",
+)
+
+
+class Commands(Apps):
+    """The queue of each app: taken in order, one at a time."""
+
+    def send(
+        self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str
+    ) -> int:
+        """Queue an order and return its number; `by` and `reason` are its audit and may not be empty."""
+        for name, text in (("by", by), ("reason", reason)):
+            if not text.strip():
+                raise CommandError(f"command {kind}", f"{name} is empty", "Say who wants it and why")
+        queue = """
+            insert into commands (app, table_name, kind, arguments, requested_by, reason, call)
+            select name, %(table)s, %(kind)s, %(arguments)s, %(by)s, %(reason)s, %(call)s from apps where name = %(app)s
+            on conflict (call) do update set kind = excluded.kind returning {columns}"""
+        values: dict[str, object] = {"app": app, "table": table, "kind": kind, "arguments": payload(arguments)}
+        # the call's own id: sent again over a new connection, the order is queued once
+        values |= {"by": storable_text(by), "reason": storable_text(reason), "call": uuid.uuid4()}
+        sent = self._one(queue, values, _COMMAND)
+        if sent is None:
+            raise self._unknown(app)
+        return sent.id
+
+    def take(self, app: str, *, epoch: int | None = None) -> Command | None:
+        """Claim the oldest queued order; None if there is none or one is running.
+
+        With `epoch`, only while that epoch's lease is valid (None otherwise), so that a driver which lost the app
+        takes nothing; without it, the order is noted under the app's present epoch.
+        """
+        claim = """
+            with owner as (
+                select epoch from leases where app = %(app)s
+                and (%(epoch)s::bigint is null or epoch = %(epoch)s and until > now())
+            ), next as (
+                select id from commands where app = %(app)s and (
+                    taken_by = %(call)s and state = 'running'
+                    or state = 'queued'
+                    and id = (select min(id) from commands where app = %(app)s and state = 'queued')
+                    and not exists (select from commands where app = %(app)s and state = 'running'))
+                for update skip locked
+            )
+            update commands set state = 'running', started_at = now(), taken_by = %(call)s,
+                epoch = (select epoch from owner)
+            from next where commands.id = next.id and (%(epoch)s::bigint is null or exists (select from owner))
+            returning {columns}"""
+        return self._one(claim, {"app": app, "epoch": epoch, "call": uuid.uuid4()}, _COMMAND)
+
+    def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> None:
+        """Write how far a running order is; raises CommandError if it is not running (any more), or not by `epoch`."""
+        write = """
+            update commands set progress = %(progress)s
+            where id = %(id)s and state = 'running' and (%(epoch)s::bigint is null or epoch = %(epoch)s)
+            returning {columns}"""
+        self._changed(write, number, {"epoch": epoch, "progress": payload(progress)})
+
+    def finish(self, number: int, result: Mapping[str, object], *, epoch: int | None = None) -> None:
+        """End a running order well; raises CommandError if it is not running (any more), or not by `epoch`."""
+        self._end(number, {"state": "done", "result": payload(result), "error": None, "epoch": epoch})
+
+    def fail(self, number: int, error: str, *, epoch: int | None = None) -> None:
+        """End a running order badly; raises CommandError if it is not running (any more), or not by `epoch`."""
+        self._end(number, {"state": "failed", "result": None, "error": storable_text(error), "epoch": epoch})
+
+    def cancel(self, number: int) -> None:
+        """Withdraw an order that is queued, or was running in a driver that is gone; raises CommandError otherwise."""
+        write = """
+            update commands set state = 'cancelled', finished_at = coalesce(finished_at, now())
+            where id = %(id)s and (state in ('queued', 'cancelled') or state = 'running' and not exists (
+                select from leases
+                where leases.app = commands.app and leases.epoch = commands.epoch and leases.until > now()))
+            returning {columns}"""
+        self._changed(write, number, {})
+
+    def requeue_running(self, app: str, epoch: int) -> int:
+        """Queue again what drivers of epochs before `epoch` left running, and return how many orders that were."""
+        write = """
+            update commands set state = 'queued', started_at = null, taken_by = null, epoch = null, progress = '{{}}'
+            where app = %(app)s and state = 'running' and coalesce(epoch, 0) < %(epoch)s returning {columns}"""
+        return len(self._all(write, {"app": app, "epoch": epoch}, _COMMAND))
+
+    def command(self, number: int) -> Command:
+        """Return one order; raises CommandError if there is none of this number."""
+        found = self._one("select {columns} from commands where id = %(id)s", {"id": number}, _COMMAND)
+        if found is None:
+            raise CommandError(f"command {number}", "there is none", 'See "deltaworks commands list"')
+        return found
+
+    def commands(self, app: str | None = None, state: CommandState | None = None, limit: int = 50) -> list[Command]:
+        """List orders, newest first."""
+        query = """
+            select {columns} from commands where (%(app)s::text is null or app = %(app)s)
+            and (%(state)s::text is null or state = %(state)s) order by id desc limit %(limit)s"""
+        return self._all(query, {"app": app, "state": state, "limit": limit}, _COMMAND)
+
+    def _end(self, number: int, values: Mapping[str, object]) -> None:
+        """Write the end of a running order; the same end again is no change (its first answer was lost)."""
+        write = """
+            update commands set state = %(state)s, result = %(result)s, error = %(error)s,
+                finished_at = coalesce(finished_at, now())
+            where id = %(id)s and (%(epoch)s::bigint is null or epoch = %(epoch)s) and (
+                state = 'running' or state = %(state)s
+                and result is not distinct from %(result)s::jsonb and error is not distinct from %(error)s::text)
+            returning {columns}"""
+        self._changed(write, number, values)
+
+    def _changed(self, write: str, number: int, values: Mapping[str, object]) -> None:
+        if self._one(write, {"id": number, **values}, _COMMAND) is not None:
+            return
+        now = self.command(number)
+        taken = "" if now.epoch is None else f" by epoch {now.epoch}"
+        raise CommandError(f"command {number}", f"is {now.state}{taken}", f'See "deltaworks commands show {number}"')

@@ -1,0 +1,1 @@
+"""One file per revision: `rNNNN_what.py`, never changed once it is released."""

@@ -1,0 +1,1 @@
+"""The engine: Kafka to bronze, silver and gold, each row accounted for."""

@@ -1,0 +1,59 @@
+"""Tell the control store which days of a gold table are closed: the first commit of a later day closes a day."""
+
+from collections.abc import Iterable
+from datetime import date, datetime
+
+from deltaworks.control.store import Store
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.writers.writer import Writer
+from deltaworks.errors import ControlError
+
+
+class Closing:
+    """Watches the event time of gold tables; what could not be told while the store was away is told later."""
+
+    def __init__(self, flow: Flow, store: Store) -> None:
+        """Take up what an earlier driver may not have been able to tell: the store takes a day only once."""
+        self.store = store
+        self._high: dict[str, date] = {}
+        self._untold: dict[tuple[str, str], int] = {}
+        for writer in flow.writers:
+            if writer.declared.layer == "gold" and writer.declared.table.event_time:
+                self._begin(writer)
+
+    def committed(self, writer: Writer) -> None:
+        """After a commit: days before the newest one are closed."""
+        name = writer.declared.name
+        high = _day(writer.table.entry.event_high)
+        if name not in self._high and high is not None and writer.declared.layer == "gold":
+            self._begin(writer)
+        elif name in self._high and high is not None and high > self._high[name]:
+            self._close(writer, [self._high[name]])
+            self._high[name] = high
+
+    def announce(self) -> None:
+        """Write what is not yet told; again later if the store is away."""
+        for (table, day), version in list(self._untold.items()):
+            try:
+                self.store.close_partition(table, day, version)
+            except ControlError:
+                return
+            del self._untold[table, day]
+
+    def _begin(self, writer: Writer) -> None:
+        column = writer.declared.table.event_time
+        high = _day(writer.table.entry.event_high)
+        if column is None or high is None:
+            return
+        self._high[writer.declared.name] = high
+        values = writer.table.read([column])[column].unique().to_pylist()
+        days = {value.date() if isinstance(value, datetime) else value for value in values if value is not None}
+        self._close(writer, (day for day in days if day < high))
+
+    def _close(self, writer: Writer, days: Iterable[date]) -> None:
+        for day in sorted(days):
+            self._untold[writer.declared.name, day.isoformat()] = writer.table.version
+
+
+def _day(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text[:10])

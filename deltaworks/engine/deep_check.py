@@ -1,0 +1,211 @@
+"""`table check --deep`: every transform is analysed by Spark on empty frames of the declared types; nothing is run."""
+
+import dataclasses
+import json
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors.exceptions.base import QueryContextType
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaworks.catalog import Catalog, Declared, import_file
+from deltaworks.catalog.source import Source, read_source
+from deltaworks.engine import plans
+from deltaworks.findings import Finding, nearest
+from deltaworks.words import Column
+from deltaworks.words.keeping import Aggregate, View
+
+Function = Callable[..., object]
+
+
+def open_session(log: Path) -> SparkSession:
+    """A small session that only analyses; what the JVM says goes to the file `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.appName("table-check").master("local[1]")
+    options = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.warehouse.dir": str(log.parent / "warehouse"),  # never made: nothing is written
+    }
+    for option, value in options.items():
+        builder = builder.config(option, value)
+    with _stderr_to(log):
+        return builder.getOrCreate()
+
+
+def deep_findings(catalog: Catalog, session: SparkSession) -> list[Finding]:
+    """Everything that Spark's analysis finds wrong with the transforms of a project."""
+    with _quiet():
+        return [finding for declared in catalog.tables.values() for finding in _table(catalog, declared, session)]
+
+
+def transforms(catalog: Catalog) -> int:
+    """How many tables have a transform to analyse."""
+    return sum(declared.transform is not None for declared in catalog.tables.values())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Transform:
+    """A transform.py with frames for its inputs."""
+
+    declared: Declared
+    source: Source
+    functions: Mapping[str, Function]
+    frames: Mapping[str, DataFrame]
+
+    def finding(self, function: str, finding: str, next_step: str) -> Finding:
+        """A finding about what a function gives."""
+        defined = self.source.functions().get(function)
+        place = self.source.at(defined.lineno if defined else None)
+        return Finding(place=place, finding=finding, next_step=next_step)
+
+    def call(self, function: str, frames: Mapping[str, DataFrame]) -> DataFrame | Finding:
+        """What a function of it gives; what it raises is a finding with the line."""
+        try:
+            given = self.functions[function](**frames)
+        except Exception as error:  # noqa: BLE001  # whatever the file raises is its finding
+            return _raised(self.source, error)
+        if isinstance(given, DataFrame):
+            return given
+        return self.finding(function, f"{function} gives {type(given).__name__}, no DataFrame", "Return a DataFrame")
+
+
+def _table(catalog: Catalog, declared: Declared, session: SparkSession) -> Iterator[Finding]:
+    if declared.transform is None:
+        return
+    source = read_source(declared.transform, catalog.project)
+    if isinstance(source, Finding):  # broken since the catalog was loaded
+        yield source
+        return
+    try:
+        functions = vars(import_file(declared.transform))
+    except Exception as error:  # noqa: BLE001  # whatever the file raises is its finding
+        yield _raised(source, error)
+        return
+    frames = {name.partition(".")[2]: _empty(session, catalog[name].columns) for name in declared.inputs}
+    transform = _Transform(declared=declared, source=source, functions=functions, frames=frames)
+    yield from _transform(transform)
+    if isinstance(declared.table.kept_as, View):
+        yield from _keys_from(transform)
+
+
+def _transform(transform: _Transform) -> Iterator[Finding]:
+    """`transform` gives the declared columns; an aggregate's can be combined."""
+    given = transform.call("transform", transform.frames)
+    if isinstance(given, Finding):
+        yield given
+        return
+    yield from _columns(transform, "transform", given, transform.declared.columns)
+    nodes = _plan(given)
+    reasons = list(plans.instabilities(nodes))
+    kept_as = transform.declared.table.kept_as
+    if isinstance(kept_as, Aggregate):
+        reasons += plans.uncombinable(plans.tree(nodes), keys=kept_as.keys, combine=kept_as.combine)
+    for finding, next_step in reasons:
+        yield transform.finding("transform", finding, next_step)
+
+
+def _keys_from(transform: _Transform) -> Iterator[Finding]:
+    """`keys_from` gives the key columns from the changed rows of each input alone."""
+    keys = [column for column in transform.declared.columns if column.name in transform.declared.keys]
+    for name, frame in transform.frames.items():
+        given = transform.call("keys_from", {name: frame})
+        if isinstance(given, Finding):
+            yield given
+            continue
+        yield from _columns(transform, "keys_from", given, keys)
+        for finding, next_step in plans.instabilities(_plan(given)):
+            yield transform.finding("keys_from", finding, next_step)
+
+
+def _columns(transform: _Transform, function: str, given: DataFrame, wanted: Sequence[Column]) -> Iterator[Finding]:
+    """The columns wanted, with their types, and no others; their order is free, they are taken by name."""
+    found = [(field.name, field.dataType.simpleString()) for field in given.schema.fields]
+    names, types = [name for name, _ in found], dict(found)
+    declared = [column.name for column in wanted]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield transform.finding(function, f"{function} gives {name} twice", "Give it once")
+    for name in names:
+        if name not in declared:
+            what = "no key" if function == "keys_from" else "not declared"
+            next_step = nearest(name, [one for one in declared if one not in names] or declared, "columns")
+            yield transform.finding(function, f"{function} gives {name}, which is {what}", next_step)
+    for column in wanted:
+        if column.name not in names:
+            finding = f"{function} does not give {column.name}"
+            yield transform.finding(function, finding, f"Give it as {column.type}")
+        elif types[column.name] != column.type:
+            finding = f"{column.name}: found {types[column.name]}, declared {column.type}"
+            yield transform.finding(function, finding, f'Write .cast("{column.type}"), or mend the declaration')
+
+
+def _empty(session: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    return session.createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in columns))
+
+
+def _plan(frame: DataFrame) -> list[dict[str, object]]:
+    nodes: list[dict[str, object]] = json.loads(frame._jdf.queryExecution().analyzed().toJSON())  # noqa: SLF001  # the only way to the plan's nodes
+    return nodes
+
+
+def _raised(source: Source, error: Exception) -> Finding:
+    """An error of the file as a finding: its line, one sentence, the nearest name; never a trace."""
+    place = source.at(_line(source, error))
+    if isinstance(error, AnalysisException) and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        parameters = error.getMessageParameters() or {}
+        wrong = parameters.get("objectName", "?").strip("`")
+        known = re.findall(r"`([^`]+)`", parameters.get("proposal", ""))
+        return Finding(place=place, finding=f"there is no column {wrong}", next_step=nearest(wrong, known, "columns"))
+    if isinstance(error, AttributeError) and not isinstance(error, PySparkException):
+        return Finding(place=place, finding=str(error).splitlines()[0], next_step="Mend the line")
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    text = re.sub(r"^\[[A-Z0-9_.]+\] *| *SQLSTATE: \w+.*$", "", text)
+    return Finding(place=place, finding=text, next_step="Mend the line")
+
+
+def _line(source: Source, error: Exception) -> int | None:
+    """The line that Spark names for the column, else the last one of the file that ran."""
+    for context in error.getQueryContext() if isinstance(error, AnalysisException) else []:
+        if context.contextType() == QueryContextType.DataFrame:
+            file, _, line = context.callSite().rpartition(":")
+            if file == str(source.path) and line.isdigit():
+                return int(line)
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source.path)]
+    return lines[-1] if lines else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PySpark's own log of failed analyses: it prints the JVM's trace to the user."""
+    logger = logging.getLogger("DataFrameQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """A JVM that is started inside writes its standard error to the file, for as long as it lives."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,110 @@
+"""The ledger entry: what a commit consumed and did, stored in the commit itself."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any, Literal, Self
+
+Kind = Literal["create", "fence", "batch", "compact", "redo"]
+ROW_KINDS: frozenset[str] = frozenset({"batch"})
+FORMAT = 1
+Offsets = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far a table has taken from its inputs; repeated whole in every commit.
+
+    `offsets`: bronze only, topic -> partition -> next offset to read. `first`: where reading began. `rows`: rows
+    kept so far. `lost`: offsets that were gone from the broker before they were read.
+    `batches`: tables over bronze, input -> last ingest batch taken in full.
+    `versions`: tables over tables, input -> last version taken in full.
+    """
+
+    offsets: Offsets = field(default_factory=dict)
+    first: Offsets = field(default_factory=dict)
+    rows: Offsets = field(default_factory=dict)
+    lost: Offsets = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + not_mine."""
+
+    read: int = 0
+    taken: int = 0
+    superseded: int = 0
+    refused: int = 0
+    duplicate: int = 0
+    not_mine: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Add up column by column."""
+        return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)})
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every row that was read is accounted for."""
+        return self.read == self.taken + self.superseded + self.refused + self.duplicate + self.not_mine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one commit of an owned table says about itself."""
+
+    kind: Kind
+    app: str
+    epoch: int
+    ingest_seq: int = 0
+    position: Position = field(default_factory=Position)
+    counts: Counts = field(default_factory=Counts)
+    totals: Counts = field(default_factory=Counts)
+    event_low: str | None = None
+    event_high: str | None = None
+    code: str | None = None
+    command: int | None = None
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        """As stored in `commitInfo.userMetadata`."""
+        return json.dumps(_without_empty(asdict(self)), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Self | None:
+        """Read an entry back; None when the text is not one of ours (a foreign commit)."""
+        try:
+            raw: dict[str, Any] = json.loads(text or "")
+            known = {f.name for f in fields(cls)}
+            if not isinstance(raw, dict) or "kind" not in raw or "epoch" not in raw:
+                return None
+            values = {name: value for name, value in raw.items() if name in known}
+            values["position"] = Position(**raw.get("position", {}))
+            values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
+            return cls(**values)
+        except (ValueError, TypeError):
+            return None
+
+    def follow(self, kind: Kind, **changes: Any) -> "Entry":
+        """The next entry: same position and totals, no counts of its own unless given."""
+        counts: Counts = changes.pop("counts", Counts())
+        command = changes.pop("command", None)
+        return replace(self, kind=kind, counts=counts, totals=self.totals + counts, command=command, **changes)
+
+
+def event_time_text(value: datetime | None) -> str | None:
+    """An event time as the ledger writes it (ISO, UTC)."""
+    return None if value is None else value.isoformat()
+
+
+def _without_empty(value: Any) -> Any:
+    """Entries travel in every commit: what is empty or zero is left out."""
+    if isinstance(value, dict):
+        kept = {k: _without_empty(v) for k, v in value.items() if v is not None}
+        return {k: v for k, v in kept.items() if v != {} and not (k in _ZERO_LEFT_OUT and v == 0)}
+    return value
+
+
+_ZERO_LEFT_OUT = {f.name for f in fields(Counts)}

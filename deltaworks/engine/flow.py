@@ -1,0 +1,218 @@
+"""The fused flow of an app: one micro-batch goes to bronze and through every table above it, in order.
+
+Everything here runs under the app's lock. Bronze is committed first and is the truth from then on; a table that is
+behind takes one bounded slice per turn, so a backlog in one table does not hold up the others.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.collect import collected
+from deltaworks.engine.commit import Committer, Guard
+from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.source import BRONZE, start_from
+from deltaworks.engine.types import arrow_schema
+from deltaworks.engine.writers import append, latest
+from deltaworks.engine.writers.aggregate import AggregateWriter
+from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.latest import LatestWriter
+from deltaworks.engine.writers.over_bronze import QUARANTINE
+from deltaworks.engine.writers.raw import RawWriter
+from deltaworks.engine.writers.view import ViewWriter
+from deltaworks.engine.writers.writer import Input, Turn, Writer
+from deltaworks.errors import DeclarationError
+from deltaworks.settings import Settings
+from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+
+ARROW_AGAIN = 2
+"""A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
+
+
+@dataclass(kw_only=True)
+class Pulse:
+    """What the heartbeat tells: counted since this driver started."""
+
+    batches: int = 0
+    rows: int = 0
+    last_batch_at: float | None = None
+    last_commit_at: float | None = None
+    tables: dict[str, Counts] = field(default_factory=dict)
+
+
+class Flow:
+    """Owns the app's tables. Not thread-safe: hold the app's lock."""
+
+    def __init__(
+        self, *, app: str, epoch: int, catalog: Catalog, settings: Settings, guard: Guard, path: str = "auto"
+    ) -> None:
+        """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
+
+        `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes.
+        """
+        self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
+        self.catalog = catalog
+        self.inputs: dict[str, Input] = {}
+        self.sides: dict[str, OwnedTable] = {}
+        self.bronze: list[RawWriter] = []
+        self.writers: list[Writer] = []
+        self.pulse = Pulse()
+        self.on_commit: Callable[[Writer], None] = lambda _: None
+        self._large = path == "spark"
+        for declared in catalog.app(app):
+            self._open(declared)
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self, declared: Declared) -> None:
+        kept = declared.table.kept_as
+        match kept:
+            case Raw():
+                own = self._input(declared, BRONZE)
+                self.bronze.append(RawWriter(declared, own))
+            case Append():
+                own = self._input(declared, arrow_schema(declared.table.columns, system=append.SYSTEM))
+                self.writers.append(AppendWriter(declared, own=own, **self._over_bronze(declared)))
+            case Latest():
+                own = self._input(declared, arrow_schema(declared.table.columns, system=latest.SYSTEM))
+                self.writers.append(LatestWriter(declared, own=own, **self._over_bronze(declared)))
+            case Aggregate():
+                own = self._input(declared, arrow_schema(declared.table.columns))
+                self.writers.append(AggregateWriter(declared, own=own, source=self.inputs[declared.inputs[0]]))
+            case View():
+                own = self._input(declared, arrow_schema(declared.table.columns))
+                sources = tuple(self.inputs[name] for name in declared.inputs)
+                self.writers.append(ViewWriter(declared, own=own, sources=sources))
+            case _:
+                raise DeclarationError(declared.name, f"cannot be kept as {kept}", 'Run "deltaworks table check"')
+        self.inputs[declared.name] = own
+
+    def _input(self, declared: Declared, schema: pa.Schema) -> Input:
+        followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
+        return Input(table=self._owned(declared.name, schema, change_feed=followed))
+
+    def _owned(self, name: str, schema: pa.Schema, *, change_feed: bool = False) -> OwnedTable:
+        layer, table = name.split(".", 1)
+        entry = Entry(kind="create", app=self.app, epoch=self.epoch)
+        path = self.settings.lake / layer / table
+        return OwnedTable(name=name, path=path, schema=schema, entry=entry, change_feed=change_feed)
+
+    def _over_bronze(self, declared: Declared) -> dict[str, Input | OwnedTable]:
+        side = self._owned(f"{declared.name}__quarantine", QUARANTINE)
+        self.sides[declared.name] = side
+        return {"source": self.inputs[declared.inputs[0]], "quarantine": side}
+
+    def fence(self, spark: SparkSession) -> None:
+        """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
+        committer = self._committer(spark)
+        for table in self.tables():
+            if table.entry.kind == "create" and table.entry.epoch == self.epoch:
+                continue
+            if table.entry.epoch != self.epoch:
+                entry = table.entry.follow("fence")
+                committer.mark(table, _with_epoch(entry, self.app, self.epoch))
+        for name, side in self.sides.items():
+            self._roll_back(side, self.inputs[name].table)
+
+    def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
+        """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
+        beyond = main.entry.ingest_seq
+        if side.entry.ingest_seq <= beyond:
+            return
+        entry = side.entry.follow("redo", position=main.entry.position, ingest_seq=beyond)
+        self.guard()
+        before = side.version
+        side.delta.delete(f"_seq > {beyond}", commit_properties=side.properties(entry))
+        if side.delta.version() == before:
+            self._committer(None).mark(side, entry)
+        else:
+            side.moved_to(side.delta.version(), entry, brought_rows=True)
+
+    def tables(self) -> Iterator[OwnedTable]:
+        """Every table of the app, side tables included."""
+        yield from (source.table for source in self.inputs.values())
+        yield from self.sides.values()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that the app's bronze tables read."""
+        return tuple(topic for writer in self.bronze for topic in writer.declared.topics)
+
+    def begin(self, edges: Mapping[str, Mapping[str, Edge]]) -> dict[str, dict[str, int]]:
+        """Where each topic's source starts: the ledger's positions, checked against what the broker has."""
+        starts: dict[str, dict[str, int]] = {}
+        for writer in self.bronze:
+            mine = {topic: edges[topic] for topic in writer.declared.topics}
+            position = start_from(writer.table.entry.position, mine)
+            writer.begin(position)
+            starts |= {topic: dict(position.offsets[topic]) for topic in writer.declared.topics}
+        return starts
+
+    def offsets(self) -> dict[str, dict[str, int]]:
+        """Next offset per topic and partition, as committed to bronze."""
+        merged: dict[str, dict[str, int]] = {}
+        for writer in self.bronze:
+            merged |= {topic: dict(parts) for topic, parts in writer.table.entry.position.offsets.items()}
+        return merged
+
+    # -- working ------------------------------------------------------------------------------------------------
+
+    def micro_batch(self, batch: DataFrame) -> None:
+        """Commit a micro-batch to bronze and let every table take its turn."""
+        spark = batch.sparkSession
+        committer = self._committer(spark)
+        rows = None if self._large else collected(batch)
+        took = 0
+        for writer in self.bronze:
+            turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)
+            took += self._note(writer, turn)
+        if self.path == "auto":
+            self._large = rows is None and took > self.settings.app(self.app).rows_per_batch_max // ARROW_AGAIN
+        self.pulse.batches += 1
+        self.pulse.rows += took
+        self.pulse.last_batch_at = time.time()
+        self.turn(spark)
+
+    def turn(self, spark: SparkSession) -> bool:
+        """Each table above bronze takes one slice; True when some table is still behind."""
+        committer = self._committer(spark)
+        for writer in self.writers:
+            self._note(writer, writer.take(spark, committer))
+        for source in self.inputs.values():
+            source.fresh = None
+        return self.behind()
+
+    def behind(self) -> bool:
+        """Whether some table has not yet taken what its inputs have."""
+        return any(writer.behind() for writer in self.writers)
+
+    def settle(self) -> None:
+        """Commit positions that are only remembered: before a stop, and for whoever waits for them."""
+        committer = self._committer(None)
+        for writer in self.writers:
+            writer.settle(committer)
+
+    def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
+        if turn is None:
+            return 0
+        self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
+        self.pulse.last_commit_at = time.time()
+        if not isinstance(writer, RawWriter):
+            self.on_commit(writer)
+        return turn.counts.read
+
+    def _committer(self, spark: SparkSession | None) -> Committer:
+        limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max
+        return Committer(spark=spark, arrow_bytes_max=limit, guard=self.guard)
+
+
+def _with_epoch(entry: Entry, app: str, epoch: int) -> Entry:
+    return replace(entry, app=app, epoch=epoch)

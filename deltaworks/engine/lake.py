@@ -1,0 +1,176 @@
+"""A Delta table that this process owns: its handle, its last entry, the files that its commits added.
+
+Local disk is assumed here: log files are read by path. Everything that writes goes through `commit.py`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import deltalake
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.errors import ForeignCommitError, LakeError
+
+# Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
+HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+TXN_APP = "deltaworks"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version of a table as its log tells it."""
+
+    version: int
+    entry: Entry | None
+    operation: str
+    added: tuple[str, ...]
+
+
+class OwnedTable:
+    """Handle of one table. Not thread-safe: the app's lock is held around every use."""
+
+    def __init__(self, *, name: str, path: Path, schema: pa.Schema, entry: Entry, change_feed: bool = False) -> None:
+        """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
+
+        Raises LakeError if the table on disk has other columns than `schema`.
+        """
+        self.name, self.path, self.schema = name, path, schema
+        if not deltalake.DeltaTable.is_deltatable(str(path)):
+            self._create(entry, change_feed)
+        self.delta = deltalake.DeltaTable(str(path))
+        self._refuse_other_columns()
+        self.version: int = self.delta.version()
+        self.entry: Entry = self._last_entry()
+        self.data_version: int = self.version
+        """Last version that may have brought rows; the tables below are current when they have taken it."""
+
+    def _create(self, entry: Entry, change_feed: bool) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
+        deltalake.DeltaTable.create(
+            str(self.path),
+            schema=self.schema,
+            name=self.name,
+            configuration=configuration,
+            commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
+            post_commithook_properties=HOOKS_OFF,
+        )
+
+    def _refuse_other_columns(self) -> None:
+        there = {field.name: field.type for field in pa.schema(self.delta.schema())}
+        for field in self.schema:
+            if field.name not in there:
+                finding = "declared, but not in the table"
+            elif not _same(there[field.name], field.type):
+                finding = f"declared {field.type}, the table has {there[field.name]}"
+            else:
+                continue
+            raise LakeError(f"{self.name}.{field.name}", finding, f"Declare it as it was, or rebuild {self.name}")
+        extra = sorted(set(there) - set(self.schema.names))
+        if extra:
+            raise LakeError(f"{self.name}.{extra[0]}", "in the table, not declared", "Declare it, or rebuild the table")
+
+    def _last_entry(self) -> Entry:
+        for commit in self.commits_backwards():
+            if commit.entry is None:
+                raise ForeignCommitError(
+                    self.name,
+                    f"version {commit.version} ({commit.operation}) was committed by somebody else",
+                    "Only the owner may write; restore the table to the version before, or rebuild it",
+                )
+            return commit.entry
+        raise LakeError(self.name, "its log has no entry", "Rebuild the table")
+
+    def commits_backwards(self) -> Iterator[Commit]:
+        """The commits still in the log, newest first, from the version that this handle knows."""
+        version = self.version if hasattr(self, "version") else self.delta.version()
+        while (self.path / "_delta_log" / f"{version:020d}.json").exists():
+            yield read_commit(self.path, version)
+            version -= 1
+
+    def moved_to(self, version: int, entry: Entry, *, brought_rows: bool) -> None:
+        """Follow a commit of our own."""
+        self.version, self.entry = version, entry
+        if brought_rows:
+            self.data_version = version
+
+    def reopen(self) -> None:
+        """Forget what is remembered and read the table's state anew."""
+        self.delta = deltalake.DeltaTable(str(self.path))
+        self.version = self.delta.version()
+        self.entry = self._last_entry()
+        self.data_version = self.version
+
+    def refresh(self) -> None:
+        """Read the log up to the newest version, after a commit of our own through Spark."""
+        self.delta.update_incremental()
+
+    def transaction(self) -> deltalake.Transaction:
+        """The fence of the next commit: one sequence for both commit paths, the version itself."""
+        return deltalake.Transaction(TXN_APP, self.version + 1)
+
+    def properties(self, entry: Entry) -> deltalake.CommitProperties:
+        """Commit properties that carry the entry and never rebase over a foreign commit."""
+        return deltalake.CommitProperties(
+            custom_metadata={"userMetadata": entry.to_json()},
+            max_commit_retries=0,  # by default delta-rs silently rebases an append over another owner's commit
+            app_transactions=[self.transaction()],
+        )
+
+    def read(self, columns: list[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
+        """The rows of the present version as Arrow, in the declared types."""
+        names = columns or self.schema.names
+        # as_large_types off: strings come back as `string`, as declared
+        table: pa.Table = self.delta.to_pyarrow_dataset().to_table(columns=names, filter=where)
+        return table.cast(pa.schema([self.schema.field(name) for name in names]))
+
+    def bytes(self) -> int:
+        """Size of the present version's files."""
+        sizes = pa.table(self.delta.get_add_actions())["size_bytes"]
+        return sum(sizes.to_pylist())
+
+    def rows_added(self, after: int, upto: int) -> list[str]:
+        """Absolute paths of the files that batch commits in (after, upto] added."""
+        paths: list[str] = []
+        for version in range(after + 1, upto + 1):
+            commit = read_commit(self.path, version)
+            if commit.entry is not None and commit.entry.kind in ROW_KINDS:
+                paths += [str(self.path / name) for name in commit.added]
+        return paths
+
+    def read_added(self, after: int, upto: int) -> pa.Table:
+        """The rows that batch commits in (after, upto] added."""
+        paths = self.rows_added(after, upto)
+        if not paths:
+            return self.schema.empty_table()
+        table: pa.Table = ds.dataset(paths, format="parquet").to_table(columns=self.schema.names)
+        return table.cast(self.schema)
+
+    def bytes_added(self, after: int, upto: int) -> int:
+        """Size of the files of `rows_added`."""
+        return sum(Path(path).stat().st_size for path in self.rows_added(after, upto))
+
+
+def read_commit(path: Path, version: int) -> Commit:
+    """Read one version from the log; raises LakeError if that log file is gone."""
+    file = path / "_delta_log" / f"{version:020d}.json"
+    try:
+        actions = [json.loads(line) for line in file.read_text().splitlines() if line]
+    except FileNotFoundError:
+        raise LakeError(f"{path.parent.name}.{path.name}", f"log of version {version} is gone", "Rebuild") from None
+    info: Mapping[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    added = tuple(unquote(a["add"]["path"]) for a in actions if "add" in a)
+    return Commit(version, Entry.from_json(info.get("userMetadata")), str(info.get("operation", "unknown")), added)
+
+
+def _same(there: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether Delta's type is the declared one (Delta has no large or fixed variants)."""
+    if pa.types.is_list(declared) or pa.types.is_large_list(declared):
+        return pa.types.is_list(there) or pa.types.is_large_list(there)
+    return bool(there == declared) or str(there).removeprefix("large_") == str(declared)

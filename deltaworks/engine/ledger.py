@@ -1,0 +1,178 @@
+"""What the commits say, put together: is every row accounted for, and how far is each table. No Spark here."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.entry import Entry
+from deltaworks.engine.lake import Commit, read_commit
+from deltaworks.words.keeping import Append, Raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One topic-partition: what the broker has, what was read, where it went."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int | None
+    read_up_to: int
+    rows: int
+    gaps: int
+    lost: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """One table: where the rows that it read went, and whether the numbers meet."""
+
+    table: str
+    version: int
+    read: int
+    taken: int
+    superseded: int
+    refused: int
+    duplicate: int
+    not_mine: int
+    rows: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standing:
+    version: int
+    entry: Entry
+    rows: int
+
+
+class Ledger:
+    """The lake's books, as of the newest commits."""
+
+    def __init__(self, catalog: Catalog, lake: Path) -> None:
+        """Read the last entry of every table that exists."""
+        self.catalog, self.lake = catalog, lake
+        self._standing = {
+            name: standing for name in self._names() if (standing := _standing(self._path(name))) is not None
+        }
+
+    def lines(self, edges: Mapping[str, Mapping[str, Edge]] | None = None) -> list[Line]:
+        """Every topic-partition; `edges` of the broker, if it can be asked, tell whether reading is complete."""
+        return [line for declared in self.catalog.tables.values() for line in self._lines(declared, edges or {})]
+
+    def sheets(self) -> list[Sheet]:
+        """Every table that has been committed to."""
+        return [self._sheet(d) for d in self.catalog.tables.values() if d.name in self._standing]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether no table and no topic is red."""
+        verdicts = [line.verdict for line in self.lines()] + [sheet.verdict for sheet in self.sheets()]
+        return not any(verdict.startswith("RED") for verdict in verdicts)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every table has taken all that bronze has."""
+        return all(sheet.verdict == "ok" for sheet in self.sheets())
+
+    def commits(self, name: str) -> Iterator[Commit]:
+        """A table's commits, newest first, as far back as its log goes."""
+        path = self._path(name)
+        version = self._standing[name].version if name in self._standing else -1
+        while version >= 0 and (path / "_delta_log" / f"{version:020d}.json").exists():
+            yield read_commit(path, version)
+            version -= 1
+
+    def _names(self) -> Iterator[str]:
+        for name in self.catalog.tables:
+            yield name
+            yield f"{name}__quarantine"
+
+    def _path(self, name: str) -> Path:
+        layer, table = name.split(".", 1)
+        return self.lake / layer / table
+
+    def _lines(self, declared: Declared, edges: Mapping[str, Mapping[str, Edge]]) -> Iterator[Line]:
+        standing = self._standing.get(declared.name)
+        for topic in declared.topics:
+            if standing is None:
+                continue
+            position = standing.entry.position
+            for partition, upto in sorted(position.offsets.get(topic, {}).items(), key=lambda pair: int(pair[0])):
+                first = position.first.get(topic, {}).get(partition, 0)
+                rows = position.rows.get(topic, {}).get(partition, 0)
+                lost = position.lost.get(topic, {}).get(partition, 0)
+                edge = edges.get(topic, {}).get(partition)
+                yield Line(
+                    topic=topic,
+                    partition=int(partition),
+                    first=first,
+                    end=None if edge is None else edge.high,
+                    read_up_to=upto,
+                    rows=rows,
+                    gaps=upto - first - rows - lost,
+                    lost=lost,
+                    verdict=_line_verdict(upto - first - rows - lost, lost, upto, edge),
+                )
+
+    def _sheet(self, declared: Declared) -> Sheet:
+        standing = self._standing[declared.name]
+        totals = standing.entry.totals
+        return Sheet(
+            table=declared.name,
+            version=standing.version,
+            read=totals.read,
+            taken=totals.taken,
+            superseded=totals.superseded,
+            refused=totals.refused,
+            duplicate=totals.duplicate,
+            not_mine=totals.not_mine,
+            rows=standing.rows,
+            verdict=self._verdict(declared, standing),
+        )
+
+    def _verdict(self, declared: Declared, standing: _Standing) -> str:
+        totals = standing.entry.totals
+        if not totals.balanced:
+            return "RED: read is not the sum of where rows went"
+        if isinstance(declared.table.kept_as, Raw | Append) and standing.rows != totals.taken:
+            return f"RED: {totals.taken} rows taken, {standing.rows} present"
+        side = self._standing.get(f"{declared.name}__quarantine")
+        if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
+            return f"RED: {totals.refused} rows refused, {side.rows} set aside"
+        for name, batch in standing.entry.position.batches.items():
+            source = self._standing.get(name)
+            if source is None:
+                return f"RED: {name} is gone"
+            if batch < source.entry.ingest_seq:
+                return f"behind {source.entry.ingest_seq - batch} batches"
+            if totals.read != source.entry.totals.taken:
+                return f"RED: {name} has {source.entry.totals.taken} rows, {totals.read} were read"
+        return "ok"
+
+
+def _standing(path: Path) -> _Standing | None:
+    if not deltalake.DeltaTable.is_deltatable(str(path)):
+        return None
+    table = deltalake.DeltaTable(str(path))
+    commit = read_commit(path, table.version())
+    entry = commit.entry or Entry(kind="create", app="", epoch=0)
+    counts = pa.table(table.get_add_actions())["num_records"]
+    return _Standing(version=table.version(), entry=entry, rows=int(pc.sum(counts).as_py() or 0))
+
+
+def _line_verdict(gaps: int, lost: int, upto: int, edge: Edge | None) -> str:
+    if lost:
+        return f"RED: {lost} offsets were gone before they were read"
+    if gaps < 0:
+        return "RED: more rows than offsets"
+    if edge is not None and upto < edge.high:
+        return f"behind {edge.high - upto} offsets"
+    return "ok"

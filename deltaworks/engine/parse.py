@@ -1,0 +1,77 @@
+"""The door of parsing: bronze rows in, typed rows out, one for one and in order.
+
+PyArrow and the standard library only: the same function runs in the driver on small batches and inside `mapInArrow` on
+large ones, so both give the same.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from deltaworks.engine.parsing.bronze import chunks
+from deltaworks.engine.parsing.debezium import DebeziumParser
+from deltaworks.engine.parsing.json import JsonParser
+from deltaworks.engine.parsing.sheet import SYSTEM, schema_of
+from deltaworks.engine.parsing.values import arrow_type
+from deltaworks.errors import DeclarationError
+from deltaworks.words.reading import Debezium, Json
+from deltaworks.words.table import Column
+
+__all__ = ["SYSTEM", "Parser", "arrow_type", "parser"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parser:
+    """A table's declaration, compiled. Pickles as the declaration alone; equal declarations are equal parsers."""
+
+    reads: Json | Debezium
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    epoch: int
+
+    @cached_property
+    def _way(self) -> JsonParser | DebeziumParser:
+        if isinstance(self.reads, Json):
+            return JsonParser(self.reads, self.columns)
+        return DebeziumParser(self.reads, self.columns, self.keys, self.epoch)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The declared columns, then the system's (see `SYSTEM`)."""
+        return schema_of(self._way.converters)
+
+    def parse(self, bronze: pa.Table | pa.RecordBatch) -> pa.Table:
+        """One row for each row of bronze, in its order; what does not fit is a row of kind `refused`.
+
+        However bronze is cut into batches, the rows are the same. Raises nothing about the data.
+        """
+        return pa.Table.from_batches([self._way.batch(chunk) for chunk in chunks(bronze)], schema=self.schema)
+
+    def batches(self, bronze: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same for `mapInArrow`."""
+        for batch in bronze:
+            for chunk in chunks(batch):
+                yield self._way.batch(chunk)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send the declaration, not what was compiled from it."""
+        return parser, (self.reads, self.columns, self.keys, self.epoch)
+
+
+def parser(reads: Json | Debezium, columns: tuple[Column, ...], keys: tuple[str, ...] = (), epoch: int = 0) -> Parser:
+    """Compile a declaration; `epoch` counts the lives of a change source.
+
+    Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
+    """
+    names = [column.name for column in columns]
+    missing = [key for key in keys if key not in names]
+    if missing:
+        raise DeclarationError(missing[0], "is a key and no column", "Declare the column")
+    if isinstance(reads, Debezium) and not keys:
+        raise DeclarationError(f"reads={reads!r}", "deletes are told by key, and there are no keys", "Declare keys")
+    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), epoch=epoch)
+    assert made.schema is not None  # compiles now, so that a wrong declaration fails here
+    return made

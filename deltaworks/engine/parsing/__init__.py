@@ -1,0 +1,1 @@
+"""From Kafka's bytes to typed rows; `deltaworks.engine.parse` is the door."""

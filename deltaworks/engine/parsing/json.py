@@ -1,0 +1,60 @@
+"""Tables that read JSON events: each value of the topic is one row."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.refusal import Refusal
+from deltaworks.engine.parsing.shape import Shapes
+from deltaworks.engine.parsing.sheet import Sheet, sequence
+from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
+from deltaworks.words.reading import Json
+from deltaworks.words.table import Column
+
+ENCODING = Encoding(years=Years(first=1900))
+"""Nothing beyond JSON's own types unless `wire=` says so; a date before 1900 as a number is taken for a wrong unit."""
+
+
+@dataclass(frozen=True)
+class JsonParser:
+    """Parses the chunks of one table."""
+
+    reads: Json
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def converters(self) -> tuple[Converter, ...]:
+        """One per declared column."""
+        return tuple(converter(column, ENCODING) for column in self.columns)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """Which fields an event must and may have."""
+        return Shapes(
+            names=tuple(column.name for column in self.columns),
+            required=tuple(column.name for column in self.columns if not column.null),
+            strays=self.reads.unknown_fields.policy == "ignore",
+        )
+
+    def batch(self, chunk: Chunk) -> pa.RecordBatch:
+        """One row out for each row of the chunk."""
+        sheet = Sheet.of(chunk)
+        mine = pc.equal(chunk.rows.column("topic"), self.reads.topic)
+        places = pc.indices_nonzero(mine).to_pylist()
+        reason = self.shapes.reason
+        for place, found in zip(places, chunk.take(places).documents, strict=True):
+            if isinstance(found, Refusal):
+                sheet.refuse(place, found.code)
+            elif why := reason(found):
+                sheet.refuse(place, why)
+            else:
+                sheet.keep(place, "row", found)
+        return sheet.batch(self.converters, (), self._source(chunk, mine))
+
+    def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:
+        rows = chunk.rows
+        order = sequence(self.reads.topic, (rows.column("partition"), 5), (rows.column("offset"), 20))
+        return pc.if_else(mine, order, None)

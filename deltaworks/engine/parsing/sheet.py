@@ -1,0 +1,126 @@
+"""Parsed rows on their way out: one row out for each row of bronze, in its order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.document import Document
+from deltaworks.engine.parsing.values import Converter
+
+SYSTEM = pa.schema(
+    [
+        ("_kind", pa.string()),
+        ("_reason", pa.string()),
+        ("_source", pa.string()),
+        ("_seq", pa.int64()),
+        ("_topic", pa.string()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_timestamp", pa.timestamp("us", "UTC")),
+        ("_key", pa.binary()),
+        ("_value", pa.binary()),
+    ]
+)
+"""The columns that follow the declared ones.
+
+`_kind`: row, delete, truncate, refused or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
+source's order; null where that is unknown. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze.
+`_key`, `_value`: the bytes of refused rows only.
+"""
+
+_BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}
+_BYTES = {"_key": "key", "_value": "value"}
+Picked = tuple[int, Document]
+"""A row's place in the chunk and its fields."""
+
+
+@dataclass(kw_only=True)
+class Sheet:
+    """What was found out about the rows of a chunk, by place."""
+
+    chunk: Chunk
+    kinds: list[str]
+    records: list[Document | None]
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> "Sheet":
+        """Nothing found out yet: all rows are another's."""
+        return cls(chunk=chunk, kinds=["other"] * len(chunk), records=[None] * len(chunk))
+
+    def keep(self, place: int, kind: str, record: Document | None) -> None:
+        """This row is ours; `record` has the fields of a row, or the key of a deleted one."""
+        self.kinds[place] = kind
+        self.records[place] = record
+
+    def refuse(self, place: int, reason: str) -> None:
+        """Set this row aside."""
+        self.kinds[place] = "refused"
+        self.records[place] = None
+        self.reasons[place] = reason
+
+    def batch(self, converters: Sequence[Converter], keys: Sequence[str], source: pa.Array) -> pa.RecordBatch:
+        """The parsed rows; values that do not fit are refused here."""
+        arrays = self._columns(converters, keys)
+        kinds = pa.array(self.kinds, pa.string())
+        reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
+        bronze = self.chunk.rows
+        by_name = {"_kind": kinds, "_reason": reasons, "_source": source}
+        by_name |= {name: bronze.column(of) for name, of in _BRONZE.items()}
+        by_name |= {name: self._refused_only(bronze.column(of), kinds) for name, of in _BYTES.items()}
+        return pa.RecordBatch.from_arrays(
+            [*arrays, *(by_name[name] for name in SYSTEM.names)], schema=schema_of(converters)
+        )
+
+    def _columns(self, converters: Sequence[Converter], keys: Sequence[str]) -> list[pa.Array]:
+        """Convert column by column: keys of rows and deletes, everything else of rows."""
+        rows = self._picked("row")
+        keyed = rows + self._picked("delete")
+        converted = []
+        for one in converters:
+            picked = keyed if one.name in keys else rows
+            array, refused = one.column([record.get(one.name) for _, record in picked])
+            for at, code in refused.items():
+                self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
+            converted.append((array, picked))
+        for place in self.reasons:
+            self.kinds[place] = "refused"
+        if not self.reasons and len(rows) == len(self.kinds):
+            return [array for array, _ in converted]
+        at_rows, at_keyed = self._back(rows), self._back(keyed)
+        return [array.take(at_keyed if picked is keyed else at_rows) for array, picked in converted]
+
+    def _picked(self, kind: str) -> list[Picked]:
+        found = zip(self.kinds, self.records, strict=True)
+        return [(at, record) for at, (own, record) in enumerate(found) if own == kind and record is not None]
+
+    def _back(self, picked: list[Picked]) -> pa.Array:
+        """Per row of the chunk the index of its value among the picked ones, null if it has none."""
+        indices: list[int | None] = [None] * len(self.kinds)
+        for at, (place, _) in enumerate(picked):
+            if place not in self.reasons:
+                indices[place] = at
+        return pa.array(indices, pa.int64())
+
+    def _refused_only(self, array: pa.Array, kinds: pa.Array) -> pa.Array:
+        if not self.reasons:
+            return pa.nulls(len(array), array.type)
+        return pc.if_else(pc.equal(kinds, "refused"), array, pa.scalar(None, array.type))
+
+
+def schema_of(converters: Sequence[Converter]) -> pa.Schema:
+    """The declared columns, then the system's; all may be null, for refused rows are."""
+    return pa.schema([*((one.name, one.type) for one in converters), *SYSTEM])
+
+
+def sequence(*parts: str | tuple[pa.Array, int]) -> pa.Array:
+    """Join texts and arrays of whole numbers (array, digits) into one text per row that sorts; null if a part is."""
+    texts = [part if isinstance(part, str) else _digits(*part) for part in parts]
+    return pc.binary_join_element_wise(*texts, "/")
+
+
+def _digits(numbers: pa.Array, width: int) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.string()), width, "0")

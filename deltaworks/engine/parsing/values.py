@@ -1,0 +1,375 @@
+"""One column's way from JSON values to Arrow: a whole column at once when it is clean, else value by value.
+
+`Converter.many` accepts only what `Converter.one` accepts, with the same result: tests hold them against each other.
+"""
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.parsing.refusal import Refusal
+from deltaworks.errors import DeclarationError
+from deltaworks.words import types
+from deltaworks.words.table import Column
+
+One = Callable[[Any], Any]
+Many = Callable[[list[Any]], pa.Array | None]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MICROS = {"micros": 1, "millis": 1_000, "seconds": 1_000_000}
+_INT_BOUNDS = {"int": 2**31, "bigint": 2**63}
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_NONE = type(None)
+# one grammar for both engines (Python's and Arrow's RE2): ASCII digits only, whole text
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_MINUTE = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+_TIMESTAMP = rf"{_DATE}T{_MINUTE}:[0-5][0-9](\.[0-9]{{1,6}})?(Z|[+-]{_MINUTE})"
+_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"  # as JSON writes one
+_IS_TIMESTAMP, _IS_DATE, _IS_NUMBER = re.compile(_TIMESTAMP), re.compile(_DATE), re.compile(_NUMBER)
+_NUMBER_LENGTH_MAX = 400  # no declared decimal needs more; bounds the work on a hostile text
+_SPECIAL = {"nan", "inf", "infinity"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Years:
+    """Years that a date or timestamp sent as a number may lie in: others are taken for a wrong unit."""
+
+    first: int
+    last: int = 9999
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How a kind of source writes values where a column's `wire=` does not say.
+
+    `days`: dates are numbers of days. `micros`: a timestamp may also be a number of microseconds.
+    `unsent`: text that stands for a value which was not sent.
+    """
+
+    years: Years
+    days: bool = False
+    micros: bool = False
+    unsent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converter:
+    """One declared column: `column` is what the parsers call."""
+
+    name: str
+    type: pa.DataType
+    null: bool
+    one: One
+    many: Many
+    unsent: tuple[str, ...] = ()
+
+    def column(self, values: list[Any]) -> tuple[pa.Array, dict[int, str]]:
+        """The values (None for null) as an array of the same length, and the codes of the refused ones (null there)."""
+        if not any(text in values for text in self.unsent):
+            array = self.many(values)
+            if array is not None and (self.null or array.null_count == 0):
+                return array, {}
+        return self._one_by_one(values)
+
+    def _one_by_one(self, values: Sequence[Any]) -> tuple[pa.Array, dict[int, str]]:
+        made: list[Any] = []
+        refused: dict[int, str] = {}
+        for place, value in enumerate(values):
+            try:
+                made.append(self._value(value))
+            except Refusal as refusal:
+                refused[place] = refusal.code
+                made.append(None)
+        return pa.array(made, self.type), refused
+
+    def _value(self, value: Any) -> Any:
+        if value is None:
+            if not self.null:
+                raise Refusal("null")
+            return None
+        if self.unsent and _is_unsent(value, self.unsent):
+            raise Refusal("value not sent (unchanged TOAST); refold needed")
+        return self.one(value)
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """Arrow's type for a declared one; raises DeclarationError for a name that is none."""
+    kind = types.parse(text)
+    return pa.decimal128(kind.precision, kind.scale) if kind.name == "decimal" else _PLAIN[kind.name]
+
+
+def converter(column: Column, encoding: Encoding, *, key: bool = False) -> Converter:
+    """Compile a declared column; a key column is never null. Raises DeclarationError for a `wire` that does not fit."""
+    kind = types.parse(column.type)
+    one, many = _ways(column, kind, encoding)
+    unsent = encoding.unsent
+    texts = () if unsent is None else (unsent, b64encode(unsent.encode()).decode())
+    return Converter(
+        name=column.name,
+        type=arrow_type(column.type),
+        null=column.null and not key,
+        one=one,
+        many=many,
+        unsent=texts,
+    )
+
+
+def _ways(column: Column, kind: types.Type, encoding: Encoding) -> tuple[One, Many]:
+    wire = column.wire
+    if kind.name == "timestamp":
+        return _timestamps(column, encoding)
+    if kind.name == "date" and wire in (None, "days"):
+        return _days(encoding.years) if wire == "days" or encoding.days else (_date, _dates)
+    if wire is not None:
+        raise _wrong_wire(column)
+    if kind.name == "decimal":
+        return _decimals(kind)
+    if kind.name in _INT_BOUNDS:
+        return _integers(kind.name)
+    return {
+        "boolean": (_boolean, _as_is(bool, pa.bool_())),
+        "string": (_text, _as_is(str, pa.string())),
+        "double": (_double, _each),
+        "binary": (_bytes, _each),
+    }[kind.name]
+
+
+def _wrong_wire(column: Column) -> DeclarationError:
+    place = f"{column.name}: {column.type}"
+    return DeclarationError(place, f"wire={column.wire!r} does not fit", "See Column's docstring for what does")
+
+
+def _is_unsent(value: Any, texts: tuple[str, ...]) -> bool:
+    """The placeholder stands alone, or in a list for an array column."""
+    return value in texts or (isinstance(value, list) and len(value) == 1 and value[0] in texts)
+
+
+def _each(_values: list[Any]) -> None:
+    """No faster way than one by one."""
+
+
+def _as_is(python: type, arrow: pa.DataType) -> Many:
+    """Values that need no conversion once their Python type is right (bool is not int here)."""
+    allowed = {python, _NONE}
+
+    def many(values: list[Any]) -> pa.Array | None:
+        if not allowed.issuperset(map(type, values)):
+            return None
+        try:
+            return pa.array(values, arrow)
+        except (OverflowError, pa.ArrowInvalid):
+            return None
+
+    return many
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise Refusal("not a boolean")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise Refusal("not text")
+    return value
+
+
+def _integers(name: str) -> tuple[One, Many]:
+    bound = _INT_BOUNDS[name]
+
+    def one(value: Any) -> int:
+        if type(value) is not int:
+            raise Refusal("not an integer")
+        if not -bound <= value < bound:
+            raise Refusal("out of range")
+        return value
+
+    return one, _as_is(int, _PLAIN[name])
+
+
+def _double(value: Any) -> float:
+    if type(value) is not int and type(value) is not Decimal:
+        raise Refusal("not a number")
+    try:
+        found = float(value)
+    except OverflowError:
+        raise Refusal("out of range") from None
+    if found in (float("inf"), float("-inf")):
+        raise Refusal("out of range")
+    return found + 0.0  # -0.0 becomes 0.0: they are equal in SQL and unequal as bytes of a key
+
+
+def _bytes(value: Any) -> bytes:
+    text = _text(value)
+    try:
+        found = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refusal("not base64") from None
+    if b64encode(found).decode() != text:
+        raise Refusal("not base64")
+    return found
+
+
+def _decimals(kind: types.Type) -> tuple[One, Many]:
+    """Numbers and texts of numbers that the type holds exactly: 1.50 fits decimal(12,1), 1.55 does not."""
+    assert kind.precision is not None
+    assert kind.scale is not None
+    context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    step = Decimal(1).scaleb(-kind.scale)
+    arrow = pa.decimal128(kind.precision, kind.scale)
+
+    def one(value: Any) -> Decimal:
+        try:
+            return context.quantize(_number(value), step)
+        except (Inexact, InvalidOperation):
+            raise Refusal("more digits than declared") from None
+
+    def many(values: list[Any]) -> pa.Array | None:
+        try:
+            return pa.array([None if value is None else one(value) for value in values], arrow)
+        except Refusal:
+            return None
+
+    return one, many
+
+
+def _number(value: Any) -> Decimal:
+    if type(value) is Decimal:
+        return value
+    if type(value) is int:
+        return Decimal(value)
+    if type(value) is not str:
+        raise Refusal("not a number")
+    if len(value) > _NUMBER_LENGTH_MAX or not _IS_NUMBER.fullmatch(value):
+        special = value[:10].lower().lstrip("+-") in _SPECIAL
+        raise Refusal("special value" if special else "not a number")
+    return Decimal(value)
+
+
+def _timestamps(column: Column, encoding: Encoding) -> tuple[One, Many]:
+    wire = column.wire
+    if wire is None and not encoding.micros:
+        return _timestamp, _timestamps_of_texts
+    if wire is not None and wire not in _MICROS:
+        raise _wrong_wire(column)
+    number, numbers = _numbers(_MICROS[wire or "micros"], *_micros_of_years(encoding.years), _PLAIN["timestamp"])
+    if wire is not None:
+        return number, numbers
+
+    def one(value: Any) -> int:
+        return _timestamp(value) if type(value) is str else number(value)
+
+    def many(values: list[Any]) -> pa.Array | None:
+        array = _timestamps_of_texts(values)
+        return numbers(values) if array is None else array
+
+    return one, many
+
+
+def _timestamp(value: Any) -> int:
+    """Microseconds since 1970 of an ISO-8601 text with a zone; finer fractions and other forms are refused."""
+    if type(value) is not str:
+        raise Refusal("not a timestamp")
+    if not _IS_TIMESTAMP.fullmatch(value):
+        special = value[:10].lower().lstrip("+-") in _SPECIAL
+        raise Refusal("special value" if special else "not a timestamp")
+    try:
+        micros = (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+    except ValueError:
+        raise Refusal("not a timestamp") from None
+    if not _FIRST_MICRO <= micros <= _LAST_MICRO:  # an offset can lead out of the years 1 to 9999
+        raise Refusal("out of range")
+    return micros
+
+
+def _date(value: Any) -> date:
+    if type(value) is not str or not _IS_DATE.fullmatch(value):
+        raise Refusal("not a date")
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise Refusal("not a date") from None
+
+
+def _days(years: Years) -> tuple[One, Many]:
+    low, high = date(years.first, 1, 1).toordinal() - _EPOCH_DAY, date(years.last, 12, 31).toordinal() - _EPOCH_DAY
+    return _numbers(1, low, high, pa.date32())
+
+
+def _numbers(unit: int, low: int, high: int, arrow: pa.DataType) -> tuple[One, Many]:
+    """Integers of a unit of time, within bounds counted in Arrow's unit."""
+    first, last = -(-low // unit), high // unit
+
+    def one(value: Any) -> int:
+        if type(value) is not int:
+            raise Refusal("not an integer")
+        if not first <= value <= last:
+            raise Refusal("out of range")
+        return value * unit
+
+    def many(values: list[Any]) -> pa.Array | None:
+        if not {int, _NONE}.issuperset(map(type, values)):
+            return None
+        try:
+            return pa.array([None if value is None else one(value) for value in values], arrow)
+        except Refusal:
+            return None
+
+    return one, many
+
+
+def _micros_of_years(years: Years) -> tuple[int, int]:
+    first = datetime(years.first, 1, 1, tzinfo=UTC)
+    last = datetime(years.last, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    micro = timedelta(microseconds=1)
+    return (first - _EPOCH) // micro, (last - _EPOCH) // micro
+
+
+_FIRST_MICRO, _LAST_MICRO = _micros_of_years(Years(first=1))
+
+
+def _timestamps_of_texts(values: list[Any]) -> pa.Array | None:
+    array = _cast_texts(values, rf"\A{_TIMESTAMP}\z", _PLAIN["timestamp"])
+    return array if array is None or _within(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO) else None
+
+
+def _dates(values: list[Any]) -> pa.Array | None:
+    array = _cast_texts(values, rf"\A{_DATE}\z", pa.date32())
+    return array if array is None or _within(array.cast(pa.int32()), 1 - _EPOCH_DAY, 2**31) else None
+
+
+def _cast_texts(values: list[Any], pattern: str, arrow: pa.DataType) -> pa.Array | None:
+    if not {str, _NONE}.issuperset(map(type, values)):
+        return None
+    texts = pa.array(values, pa.string())
+    if pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
+        return None
+    try:
+        return texts.cast(arrow)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _within(array: pa.Array, low: int, high: int) -> bool:
+    """Bounds of `datetime`: Arrow also knows the year 0 and, by an offset, 10000."""
+    found = pc.min_max(array).as_py()
+    return found["min"] is None or (low <= found["min"] and found["max"] <= high)

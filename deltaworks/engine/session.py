@@ -1,0 +1,64 @@
+"""The Spark session of an app: every option that the engine relies on, each with its reason."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from deltaworks.errors import SettingsError
+from deltaworks.settings import AppSettings, Settings
+
+_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSession:
+    """Start Spark in this process; raises SettingsError when the jars are missing."""
+    jars = sorted((settings.jars / "spark").glob("*.jar"))
+    if not jars:
+        raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
+    builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
+    for option, value in _options(settings, app, jars).items():
+        builder = builder.config(option, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def _options(settings: Settings, app: AppSettings, jars: list[Path]) -> dict[str, str]:
+    scratch = settings.data / "spark"
+    return {
+        # On the class path from the start: spark.jars would come too late for the file system below, and slower.
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Loopback only, no web pages: several apps share a machine, Airflow shows their state.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": app.memory,
+        # A JVM that ran out of memory must die: half of it goes on otherwise, and calls hang for ever.
+        "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC",
+        # Bound of what is collected as Arrow: above it the batch takes the Spark path.
+        "spark.driver.maxResultSize": str(settings.arrow_bytes_max),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": str(app.cores),  # default 200 costs seconds in each small batch
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(app.cores),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Hadoop's own local file system forks a process per permission and link question.
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        # Sound because one process owns a table; checked against kill -9 in the tests.
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.delta.log.cacheSize": "50",
+        # Spark skips a write whose txn it has seen: after a merge the setting must not linger.
+        "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.stopTimeout": "30000",
+        "spark.shutdown.timeout": "10s",
+    }

@@ -1,0 +1,72 @@
+"""How much a table that is behind takes at once: whole ingest batches, or whole versions, up to a bound."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.types import spark_schema
+from deltaworks.engine.writers.writer import Input
+
+PACKED = 8
+"""Parquet holds about this many times its size as Arrow: the bound on files is the bound on memory over this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Rows in (after, upto], as Arrow when they fit the bound, else as a Spark DataFrame."""
+
+    upto: int
+    rows: pa.Table | DataFrame
+
+
+def batches(spark: SparkSession, source: Input, *, after: int, bytes_max: int) -> Slice | None:
+    """The next ingest batches of a bronze table beyond `after`; None when there are none."""
+    bronze = source.table
+    upto = bronze.entry.ingest_seq
+    if after >= upto:
+        return None
+    fresh = source.fresh
+    if fresh is not None and fresh.after == after and fresh.upto == upto:
+        return Slice(upto=upto, rows=fresh.rows)
+    upto, size = _next_batches(bronze, after, bytes_max // PACKED)
+    if size <= bytes_max // PACKED:
+        return Slice(upto=upto, rows=bronze.read(where=(ds.field("_seq") > after) & (ds.field("_seq") <= upto)))
+    rows = spark.read.format("delta").load(str(bronze.path)).where(F.col("_seq").between(after + 1, upto))
+    return Slice(upto=upto, rows=rows)
+
+
+def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) -> Slice | None:
+    """What batch commits added to a table beyond version `after`; None when nothing can have come."""
+    table = source.table
+    upto = table.data_version
+    if after >= upto:
+        return None
+    fresh = source.fresh
+    if fresh is not None and fresh.after <= after and fresh.upto == upto:
+        return Slice(upto=upto, rows=fresh.rows)
+    size, end = 0, after
+    while end < upto and (end == after or size + table.bytes_added(end, end + 1) <= bytes_max // PACKED):
+        size += table.bytes_added(end, end + 1)
+        end += 1
+    if size <= bytes_max // PACKED:
+        return Slice(upto=end, rows=table.read_added(after, end))
+    rows = spark.read.schema(spark_schema(table.schema)).parquet(*table.rows_added(after, end))
+    return Slice(upto=end, rows=rows)
+
+
+def _next_batches(bronze: OwnedTable, after: int, size_max: int) -> tuple[int, int]:
+    """Last ingest batch of the next slice and the bytes of its files; files are taken whole."""
+    actions = pa.table(bronze.delta.get_add_actions(flatten=True)).select(["min._seq", "max._seq", "size_bytes"])
+    files = sorted((low, high, size) for low, high, size in zip(*(c.to_pylist() for c in actions), strict=True))
+    upto, size = after, 0
+    for low, high, file_size in files:
+        if high <= after:
+            continue
+        if low > upto and upto > after and size + file_size > size_max:
+            break
+        upto, size = max(upto, high), size + file_size
+    return upto, size

@@ -1,0 +1,79 @@
+"""Kafka as the engine reads it: one source per topic, from the ledger's positions, committed rows only."""
+
+import json
+from collections.abc import Mapping
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.entry import Position
+from deltaworks.errors import SourceError
+
+BRONZE = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("_seq", pa.int64()),
+    ]
+)
+"""What bronze keeps: Kafka's bytes and coordinates, the broker's time, and the ingest batch."""
+def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
+    """Where reading goes on, with what the broker no longer has noted as lost.
+
+    Raises SourceError when a topic ends before the position: it was deleted and made anew.
+    """
+    offsets = {topic: dict(parts) for topic, parts in position.offsets.items()}
+    first = {topic: dict(parts) for topic, parts in position.first.items()}
+    lost = {topic: dict(parts) for topic, parts in position.lost.items()}
+    for topic, parts in edges.items():
+        for partition, edge in parts.items():
+            now = offsets.setdefault(topic, {}).setdefault(partition, edge.low)
+            first.setdefault(topic, {}).setdefault(partition, now)
+            if now > edge.high:
+                raise SourceError(
+                    f"topic {topic} partition {partition}",
+                    f"ends at offset {edge.high}, the ledger has read up to {now}: it was made anew",
+                    "Restore the topic, or rebuild the tables that read it",
+                )
+            if now < edge.low:
+                parts_lost = lost.setdefault(topic, {})
+                parts_lost[partition] = parts_lost.get(partition, 0) + edge.low - now
+                offsets[topic][partition] = edge.low
+    return Position(offsets=offsets, first=first, rows=position.rows, lost=lost)
+
+
+def open_stream(
+    spark: SparkSession, *, bootstrap: str, offsets: Mapping[str, Mapping[str, int]], rows_per_batch_max: int
+) -> DataFrame:
+    """One streaming DataFrame over all topics; each topic has a source and a rate limit of its own."""
+    return reduce(
+        DataFrame.unionByName,
+        [_topic(spark, bootstrap, topic, parts, rows_per_batch_max) for topic, parts in sorted(offsets.items())],
+    )
+
+
+def _topic(
+    spark: SparkSession, bootstrap: str, topic: str, parts: Mapping[str, int], rows_per_batch_max: int
+) -> DataFrame:
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.isolation.level", "read_committed")  # Debezium writes transactions
+        .option("subscribe", topic)
+        .option("startingOffsets", json.dumps({topic: dict(parts)}))
+        .option("maxOffsetsPerTrigger", rows_per_batch_max)
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    return source.select(
+        "topic", "partition", "offset", F.col("timestamp"), "key", "value", "headers"
+    )

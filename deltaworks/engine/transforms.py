@@ -1,0 +1,45 @@
+"""Load a table's transform.py by path and call it with DataFrames named after its inputs."""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from pyspark.sql import DataFrame
+
+from deltaworks.catalog import Declared
+from deltaworks.errors import DeclarationError
+
+Function = Callable[..., DataFrame]
+
+
+def load_transform(declared: Declared) -> Function:
+    """The table's `transform`; raises DeclarationError when there is none."""
+    return _function(declared, "transform")
+
+
+def load_keys_from(declared: Declared) -> Function:
+    """The view's `keys_from`; raises DeclarationError when there is none."""
+    return _function(declared, "keys_from")
+
+
+def by_short_name(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Inputs under the names that transforms use: silver.page_views is `page_views`."""
+    return {name.split(".", 1)[1]: frame for name, frame in frames.items()}
+
+
+def _function(declared: Declared, name: str) -> Function:
+    if declared.transform is None:
+        raise DeclarationError(declared.name, "has no transform.py", 'Run "deltaworks table check"')
+    found = getattr(_module(declared.transform, declared.name), name, None)
+    if not callable(found):
+        raise DeclarationError(f"{declared.transform}", f"has no function {name}", 'Run "deltaworks table check"')
+    return found  # type: ignore[no-any-return]  # checked by `table check --deep`
+
+
+def _module(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"deltaworks_transform_{name.replace('.', '_')}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

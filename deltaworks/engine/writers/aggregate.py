@@ -1,0 +1,86 @@
+"""`aggregate`: the transform runs on new rows only, its result is combined into the table by key."""
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from deltaworks.catalog import Declared
+from deltaworks.engine import slices
+from deltaworks.engine.collect import collected
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows
+from deltaworks.engine.entry import Counts
+from deltaworks.engine.transforms import by_short_name, load_transform
+from deltaworks.engine.writers.nulls import nullable_keys, refuse_nulls
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, span
+from deltaworks.words.keeping import Aggregate, Combine
+
+_COMBINED: dict[Combine, str] = {
+    "add": "coalesce(t.{0} + s.{0}, t.{0}, s.{0})",  # null-ignoring: a sum with null would be null
+    "least": "least(t.{0}, s.{0})",
+    "greatest": "greatest(t.{0}, s.{0})",
+}
+
+
+class AggregateWriter:
+    """Combines a batch's groups into the stored ones. Cost grows with the new rows, not with the table."""
+
+    def __init__(self, declared: Declared, *, own: Input, source: Input) -> None:
+        """Own `own`; read the rows that `source` gains."""
+        kept = declared.table.kept_as
+        assert isinstance(kept, Aggregate)
+        self.declared, self.own, self.source, self.table = declared, own, source, own.table
+        self.transform = load_transform(declared)
+        self.progress = Progress(own.table, code=code_of(declared))
+        names = self.table.schema.names
+        combined = {name: _COMBINED[how].format(name) for name, how in kept.combine.items()}
+        self.merge = Merge(
+            keys=kept.keys,
+            nullable_keys=nullable_keys(declared),
+            clauses=(
+                Clause(on="matched", act="update", set=combined),
+                Clause(on="not matched", act="insert", set={name: f"s.{name}" for name in names}),
+            ),
+        )
+
+    @property
+    def after(self) -> int:
+        """Last version of the input taken in full."""
+        return self.progress.position.versions.get(self.source.table.name, 0)
+
+    def behind(self) -> bool:
+        """Whether the input has versions with rows beyond this table's position."""
+        return self.after < self.source.table.data_version
+
+    def take(self, spark: SparkSession, committer: Committer) -> Turn | None:
+        """Combine the next slice of new rows."""
+        self.own.fresh = None
+        piece = slices.versions(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max)
+        if piece is None:
+            return None
+        self.progress.over_tables({self.source.table.name: piece.upto})
+        self.progress.ingest_seq = self.source.table.entry.ingest_seq if not self.behind() else self.progress.ingest_seq
+        read = piece.rows.num_rows if isinstance(piece.rows, pa.Table) else piece.rows.count()
+        counts = Counts(read=read, taken=read)
+        if read:
+            self._combine(spark, committer, piece.rows, counts)
+        elif self.progress.remember(counts):
+            self.settle(committer)
+        return Turn(table=self.declared.name, counts=counts, more=self.behind())
+
+    def settle(self, committer: Committer) -> None:
+        """Commit the remembered position."""
+        if self.progress.unsettled:
+            committer.mark(self.table, self.progress.entry(Counts()))
+            self.progress.committed()
+
+    def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
+        hidden = [name for name in self.source.table.schema.names if name.startswith("_")]
+        rows = frame(spark, new).drop(*hidden)
+        grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
+        result = collected(grouped)
+        low = high = None
+        if result is not None:
+            refuse_nulls(self.declared, result)
+            low, high = span(result, self.declared.table.event_time)
+        entry = self.progress.entry(counts, low=low, high=high)
+        committer.commit(self.table, grouped if result is None else result, entry, how=self.merge)
+        self.progress.committed()

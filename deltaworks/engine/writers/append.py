@@ -1,0 +1,150 @@
+"""`append`: events, each once. Of the copies inside the horizon the first one ingested counts."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.engine.commit import Committer, Rows
+from deltaworks.engine.entry import Counts
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.writer import Fresh, span
+from deltaworks.words.keeping import Append
+
+SYSTEM = pa.schema([("_seq", pa.int64()), ("_arrived", pa.timestamp("us", "UTC")), ("_source", pa.string())])
+"""The ingest batch, the broker's time and the coordinates in Kafka, stored with the row."""
+Key = tuple[Any, ...]
+Walked = list[tuple[datetime, bool]]
+
+
+class AppendWriter(OverBronze):
+    """Appends the events of a batch that are no copies of accepted ones."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        """As every writer over bronze; remembers the keys inside the horizon."""
+        super().__init__(*args, **given)
+        kept = self.declared.table.kept_as
+        assert isinstance(kept, Append)
+        self.kept = kept
+        self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
+
+    def _keep(self, spark: SparkSession, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
+        before = self.table.data_version
+        event_time = self.declared.table.event_time
+        if isinstance(parsed, pa.Table):
+            rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
+            rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
+            offered = rows.num_rows
+            if self.kept.dedupe_by:
+                rows = self.seen.first_ones(rows)
+            rows = rows.select(self.table.schema.names)
+            counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
+            low, high = span(rows, event_time)
+        else:
+            good = parsed.where(F.col("_kind") == "row").withColumnRenamed("_timestamp", "_arrived")
+            good = good.select(*self.table.schema.names)
+            rows = self._first_ones_spark(spark, good) if self.kept.dedupe_by else good
+            spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
+            count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
+            counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
+            self.seen.forget()
+        committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
+        if isinstance(rows, pa.Table):
+            self.seen.accept(rows)
+            self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
+        return counts
+
+    def _first_ones_spark(self, spark: SparkSession, good: DataFrame) -> DataFrame:
+        """The same rule for a batch that is too large to collect: only keys that occur twice are walked."""
+        by, within = list(self.kept.dedupe_by), self.kept.within
+        low, high = good.agg(F.min("_arrived"), F.max("_arrived")).collect()[0]
+        if low is None:
+            return good
+        known = (
+            spark.read.format("delta").load(str(self.table.path))
+            .where(F.col("_arrived").between(low - within, high + within))
+            .select(*by, "_arrived", F.lit(None).cast("string").alias("_source"), F.lit(-1).cast("bigint").alias("_seq"))
+        )  # fmt: skip
+        both = good.select(*by, "_arrived", "_source", "_seq").unionByName(known)
+        twice = both.groupBy(*by).count().where("count > 1").select(*by)
+        suspects = both.join(twice, by, "left_semi")
+
+        def walk(part: pa.Table) -> pa.Table:
+            known_first = part.sort_by([("_seq", "ascending"), ("_source", "ascending")])
+            accepted: list[datetime] = []
+            copies = []
+            for row in known_first.select(["_arrived", "_source"]).to_pylist():
+                if row["_source"] is None:
+                    accepted.append(row["_arrived"])
+                elif any(abs(row["_arrived"] - time) <= within for time in accepted):
+                    copies.append(row["_source"])
+                else:
+                    accepted.append(row["_arrived"])
+            return pa.table({"_source": pa.array(copies, pa.string())})
+
+        copies = suspects.groupBy(*by).applyInArrow(walk, "_source string")
+        return good.join(copies, "_source", "left_anti").select(*self.table.schema.names)
+
+
+class Seen:
+    """The keys accepted lately and when they arrived: read from the table when needed, so restarts change nothing."""
+
+    def __init__(self, table: OwnedTable, *, by: tuple[str, ...], within: timedelta) -> None:
+        """Know nothing yet."""
+        self.table, self.by, self.within = table, by, within
+        self.forget()
+
+    def forget(self) -> None:
+        """Read from the table again at the next batch."""
+        self._times: dict[Key, list[datetime]] = {}
+        self._since: datetime | None = None
+
+    def first_ones(self, rows: pa.Table) -> pa.Table:
+        """The rows, in order of ingestion, that are no copy of an accepted one."""
+        if rows.num_rows == 0:
+            return rows
+        self._reach(pc.min(rows["_arrived"]).as_py() - self.within)
+        mine: dict[Key, list[datetime]] = {}
+        keep = []
+        for key, arrived in self._pairs(rows):
+            times = [*self._times.get(key, ()), *mine.get(key, ())]
+            new = not any(abs(arrived - time) <= self.within for time in times)
+            keep.append(new)
+            if new:
+                mine.setdefault(key, []).append(arrived)
+        return rows.filter(pa.array(keep))
+
+    def accept(self, rows: pa.Table) -> None:
+        """Remember rows that have been committed; forget what is out of reach for what arrives now."""
+        if not self.by or rows.num_rows == 0:
+            return
+        for key, arrived in self._pairs(rows):
+            self._times.setdefault(key, []).append(arrived)
+        newest = pc.max(rows["_arrived"]).as_py()
+        if self._since is not None and newest - self._since > 3 * self.within:
+            self._since = newest - 2 * self.within
+            since = self._since
+            self._times = {key: times for key, times in self._times.items() if max(times) >= since}
+
+    def _reach(self, since: datetime) -> None:
+        if self._since is not None and self._since <= since:
+            return
+        rows = self.table.read([*self.by, "_arrived"], where=ds.field("_arrived") >= pa.scalar(since))
+        self._times, self._since = {}, since
+        for key, arrived in self._pairs(rows):
+            self._times.setdefault(key, []).append(arrived)
+
+    def _pairs(self, rows: pa.Table) -> Iterator[tuple[Key, datetime]]:
+        keys = zip(*(rows[name].to_pylist() for name in self.by), strict=True)
+        return zip(keys, rows["_arrived"].to_pylist(), strict=True)
+
+
+def _named(rows: pa.Table) -> pa.Table:
+    return rows.rename_columns(["_arrived" if name == "_timestamp" else name for name in rows.column_names])

@@ -1,0 +1,114 @@
+"""Bronze: Kafka's rows as they came, numbered by ingest batch. After this commit bronze is the truth."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.source import BRONZE
+from deltaworks.engine.writers.writer import Fresh, Input, Turn
+
+Reach = Iterable[tuple[str, int, int, int]]
+"""Per topic and partition: (topic, partition, next offset, rows)."""
+
+
+class RawWriter:
+    """Appends what a micro-batch brought for one bronze table."""
+
+    def __init__(self, declared: Declared, source: Input) -> None:
+        """Own `source`, which the tables over it read."""
+        self.declared, self.source, self.table = declared, source, source.table
+
+    def begin(self, position: Position) -> None:
+        """Take over where reading starts (first offsets, losses) before the first batch."""
+        self.start = position
+
+    def take_arrow(self, rows: pa.Table, committer: Committer) -> Turn | None:
+        """Commit a small batch; rows that bronze already has are left out."""
+        rows = self._mine(rows)
+        if rows.num_rows == 0:
+            return None
+        seq = self.table.entry.ingest_seq + 1
+        rows = rows.append_column("_seq", pa.array([seq] * rows.num_rows, pa.int64())).cast(BRONZE)
+        grouped = rows.group_by(["topic", "partition"]).aggregate([("offset", "max"), ("offset", "count")])
+        reach = [
+            (r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()
+        ]
+        entry = self._entry(seq, reach)
+        committer.commit(self.table, rows, entry)
+        self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)
+        return Turn(table=self.declared.name, counts=entry.counts)
+
+    def take_spark(self, rows: DataFrame, committer: Committer) -> Turn | None:
+        """Commit a batch that is too large to collect."""
+        rows = rows.where(F.col("topic").isin(*self.declared.topics)).where(_beyond(self.table.entry.position))
+        rows = rows.persist(StorageLevel.DISK_ONLY)  # read Kafka once for the counts and the commit
+        try:
+            grouped = rows.groupBy("topic", "partition").agg(F.max("offset"), F.count("*")).collect()
+            if not grouped:
+                return None
+            seq = self.table.entry.ingest_seq + 1
+            entry = self._entry(seq, [(r[0], r[1], r[2] + 1, r[3]) for r in grouped])
+            committer.commit(self.table, rows.withColumn("_seq", F.lit(seq).cast("bigint")), entry)
+            self.source.fresh = None
+            return Turn(table=self.declared.name, counts=entry.counts)
+        finally:
+            rows.unpersist()
+
+    def _mine(self, rows: pa.Table) -> pa.Table:
+        rows = rows.filter(pc.is_in(rows["topic"], pa.array(self.declared.topics)))
+        have = self.table.entry.position.offsets
+        if not any(have.get(topic) for topic in self.declared.topics) or rows.num_rows == 0:
+            return rows
+        nexts = [
+            have.get(topic, {}).get(str(partition), 0)
+            for topic, partition in zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+        ]
+        return rows.filter(pc.greater_equal(rows["offset"], pa.array(nexts, pa.int64())))
+
+    def _entry(self, seq: int, reach: Reach) -> Entry:
+        last = self.table.entry.position
+        offsets = _deep(self.start.offsets, last.offsets)
+        rows = _deep(last.rows)
+        read = 0
+        for topic, partition, upto, count in reach:
+            offsets.setdefault(topic, {})[str(partition)] = upto
+            counted = rows.setdefault(topic, {})
+            counted[str(partition)] = counted.get(str(partition), 0) + count
+            read += count
+        position = replace(
+            last, offsets=offsets, rows=rows, first=_deep(self.start.first, last.first), lost=self.start.lost
+        )
+        counts = Counts(read=read, taken=read)
+        return self.table.entry.follow("batch", counts=counts, position=position, ingest_seq=seq)
+
+
+def _beyond(position: Position) -> F.Column:  # type: ignore[name-defined]  # re-exported by pyspark without a stub
+    """True for rows at or beyond the position."""
+    known = [
+        ~((F.col("topic") == topic) & (F.col("partition") == int(partition)) & (F.col("offset") < upto))
+        for topic, parts in position.offsets.items()
+        for partition, upto in parts.items()
+    ]
+    condition = F.lit(True)
+    for one in known:
+        condition = condition & one
+    return condition
+
+
+def _deep(*layers: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Copy nested offsets, later layers over earlier ones where they are further."""
+    merged: dict[str, dict[str, int]] = {}
+    for layer in layers:
+        for topic, parts in layer.items():
+            own = merged.setdefault(topic, {})
+            for partition, value in parts.items():
+                own[partition] = max(value, own.get(partition, value))
+    return merged

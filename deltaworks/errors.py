@@ -1,0 +1,58 @@
+"""Everything that can go wrong in a way the user can act on: one tree, one line each."""
+
+
+class DeltaworksError(Exception):
+    """An expected error. The message says place, finding and next step, and is printed as one line."""
+
+    def __init__(self, place: str, finding: str, next_step: str) -> None:
+        """Build the line `place: finding. Next step.`; a full stop at the end of a part is optional."""
+        self.place, self.finding, self.next_step = place, finding.rstrip("."), next_step.rstrip(".")
+        super().__init__(f"{self.place}: {self.finding}. {self.next_step}.")
+
+
+class SettingsError(DeltaworksError):
+    """A setting, a project file or a secret is missing or wrong."""
+
+
+class DeclarationError(DeltaworksError):
+    """A table's declaration is wrong; found before anything runs."""
+
+
+class StackError(DeltaworksError):
+    """A part of the local stack is missing, down or in the way."""
+
+
+class ControlError(DeltaworksError):
+    """The control store refused or could not be reached."""
+
+
+class LeaseHeldError(ControlError):
+    """Another driver owns the app."""
+
+
+class LeaseLostError(ControlError):
+    """A newer epoch owns the app: this driver must not commit any more."""
+
+
+class LakeError(DeltaworksError):
+    """A Delta table is not in the state that its owner left."""
+
+
+class ForeignCommitError(LakeError):
+    """Somebody who does not own the table committed to it."""
+
+
+class CommitLostError(LakeError):
+    """The version that a commit was made for is taken."""
+
+
+class SourceError(DeltaworksError):
+    """Kafka does not have what the ledger says comes next."""
+
+
+class CommandError(DeltaworksError):
+    """A command cannot be carried out."""
+
+
+class QueryError(DeltaworksError):
+    """An analyst's query cannot be answered."""

@@ -1,0 +1,268 @@
+"""Is everything as it should be? Each check is one function; one that cannot run says so and is never "ok"."""
+
+import configparser
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import psycopg
+
+from deltaworks.errors import DeltaworksError
+from deltaworks.local import connect, kafka, processes, stack
+from deltaworks.local.java import java_home
+from deltaworks.local.part import UP
+from deltaworks.local.ports import check_free
+from deltaworks.settings import Settings
+
+_DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
+_WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
+_SECONDS_MAX = 5
+Verdict = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check's result, and what to do if it is not ok."""
+
+    check: str
+    verdict: Verdict
+    finding: str
+    next_step: str = ""
+
+
+Check = Callable[[Settings], Iterator[Finding]]
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Every check: of the machine always, of the running parts if there are any."""
+    found = [finding for check in _MACHINE for finding in _run(check, settings)]
+    if not stack.alive(settings):
+        return [*found, _warn("stack", "does not run", 'Run "deltaworks up"')]
+    return found + [finding for check in _STACK for finding in _run(check, settings)]
+
+
+def _run(check: Check, settings: Settings) -> list[Finding]:
+    name = check.__name__.removeprefix("_").replace("_", " ")
+    try:
+        return list(check(settings))
+    except DeltaworksError as error:
+        return [_fail(name, f"{error.place}: {error.finding}", error.next_step)]
+    except Exception as error:  # noqa: BLE001  # a check that breaks is a finding, and the others still run
+        return [_fail(name, f"cannot be checked: {type(error).__name__}: {error}", 'Run "deltaworks status"')]
+
+
+def _environments(settings: Settings) -> Iterator[Finding]:
+    for name, python in (("spark", settings.spark_python), ("airflow", settings.airflow_python)):
+        if not python.exists():
+            yield _fail("environments", f"{name}: {python} is missing", 'Run "make setup"')
+            continue
+        asked = [str(python), "-c", "import deltaworks.settings, sys; print('%d.%d.%d' % sys.version_info[:3])"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60, cwd="/")
+        if said.returncode == 0:
+            yield _ok("environments", f"{name}: Python {said.stdout.strip()}, finds deltaworks")
+        else:
+            last = said.stderr.strip().splitlines()[-1]
+            yield _fail("environments", f"{name}: {last}", 'Run "make setup"')
+
+
+def _java(settings: Settings) -> Iterator[Finding]:
+    home = java_home(environment=settings.inherited(), spark_python=settings.spark_python)
+    yield _ok("java", str(home))
+
+
+def _jars(settings: Settings) -> Iterator[Finding]:
+    for folder in ("spark", "broker", "connect/lib", "connect/plugins/debezium-postgres"):
+        if not any((settings.jars / folder).glob("*.jar")):
+            yield _fail("jars", f"{settings.jars / folder} has none", 'Run "make setup"')
+            return
+    yield _ok("jars", str(settings.jars))
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    if stack.alive(settings):
+        return
+    check_free(settings, [name for name in type(settings).model_fields if name.startswith("port_")])
+    yield _ok("ports", "free")
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    folder = next(one for one in (settings.data, *settings.data.parents) if one.exists())
+    free = shutil.disk_usage(folder).free
+    text = f"{free / 2**30:.1f} GB free for {settings.data}"
+    step = "Free some space, or set DELTAWORKS_DATA to a folder on another disk"
+    if free < _DISK_BYTES_MIN:
+        yield _fail("disk", text, step)
+    elif free < _DISK_BYTES_WARN:
+        yield _warn("disk", text, step)
+    else:
+        yield _ok("disk", text)
+
+
+def _clock(settings: Settings) -> Iterator[Finding]:
+    """A clock that was put back makes event times and lease ends lie in the future."""
+    written = [path.stat().st_mtime for path in (settings.run, settings.logs) if path.exists()]
+    ahead = max(written, default=0.0) - time.time()
+    if ahead > 1:
+        yield _fail("clock", f"files here were written {ahead:.0f} s in the future", "Set the clock; use NTP")
+    else:
+        yield _ok("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    if not settings.secrets.exists():
+        yield _ok("secrets", "none yet")
+        return
+    private = [
+        *settings.secrets.iterdir(),
+        settings.data / "airflow/airflow.cfg",
+        settings.data / "airflow/passwords.json",
+    ]
+    for path in (settings.secrets, *private):
+        if not path.exists():
+            continue
+        found = path.stat()
+        if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
+            finding = f"{path} has mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}: others may read it"
+            yield _fail("secrets", finding, f"chmod go= {path}; if others use this machine, make new secrets")
+            return
+    yield _ok("secrets", f"{len(private)} files, only for us")
+
+
+def _parts(settings: Settings) -> Iterator[Finding]:
+    found = stack.state(settings)
+    late = [one for one in found.parts.values() if one.state not in UP]
+    for one in late:
+        after = f", after {one.last_exit}" if one.last_exit else ""
+        finding = f"{one.name} is {one.state} for {time.time() - one.since:.0f} s{after}"
+        yield _fail("parts", finding, f'Run "deltaworks logs {stack.log_of(one.name)}"')
+    if not late:
+        yield _ok("parts", f"{len(found.parts)} ready or done")
+
+
+def _loopback(settings: Settings) -> Iterator[Finding]:
+    """Every listening socket of every process of ours."""
+    own = {
+        inode
+        for part in stack.state(settings).parts.values()
+        if part.pid is not None
+        for pid in processes.members(part.pid, part.folder)
+        for inode in processes.sockets_of(pid)
+    }
+    listening = {place: inode for place, inode in processes.listening().items() if inode in own}
+    for address, port in listening:
+        if address not in LOOPBACK:
+            yield _fail("loopback", f"port {port} is open to other machines", "Find the part with: ss -ltnp")
+            return
+    if listening:
+        yield _ok("loopback", f"{len(listening)} ports, none open to other machines")
+    else:
+        yield _warn("loopback", "no listening port found; this needs /proc and the parts' own user", "")
+
+
+def _airflow(settings: Settings) -> Iterator[Finding]:
+    if "airflow-scheduler" not in stack.state(settings).parts:
+        return
+    config = configparser.RawConfigParser()
+    config.read(settings.data / "airflow" / "airflow.cfg")
+    runs, apps = config.getint("scheduler", "max_dagruns_per_loop_to_schedule"), len(settings.apps)
+    if runs < 2 * apps + 20:
+        finding = f"max_dagruns_per_loop_to_schedule is {runs} with {apps} apps: backfills would starve"
+        yield _fail("airflow", finding, 'Run "deltaworks up" to write its settings anew, then restart Airflow')
+    with psycopg.connect(settings.dsn("airflow"), connect_timeout=_SECONDS_MAX) as connection:
+        broken = [str(row[0]) for row in connection.execute("select filename from import_error order by 1")]
+    if broken:
+        yield _fail("airflow", f"cannot import {', '.join(broken)}", "See the import errors on Airflow's Dags page")
+    else:
+        yield _ok("airflow", f"no import errors, {runs} runs per loop")
+
+
+def _topics(settings: Settings) -> Iterator[Finding]:
+    if "kafka" not in stack.state(settings).parts:
+        return
+    differences = list(kafka.differences(settings))
+    for difference in differences:
+        yield _fail("topics", difference, 'Run "deltaworks up", which changes topics to what topics.toml declares')
+    if not differences:
+        yield _ok("topics", f"{len(settings.topics)} as declared")
+
+
+def _connector(settings: Settings) -> Iterator[Finding]:
+    found = connect.connector_of(settings) if "connect" in stack.state(settings).parts else None
+    if found is None:
+        return
+    name, declared = found
+    status, body = connect.ask(settings, "GET", f"/connectors/{name}/status")
+    if status != 200:
+        yield _fail("connector", f"{name}: Connect answers {status or 'nothing'}", 'Run "deltaworks up"')
+        return
+    states = [body["connector"]["state"], *(task["state"] for task in body["tasks"])]
+    if len(states) < 2 or set(states) != {"RUNNING"}:
+        yield _fail("connector", f"{name}: {', '.join(states)}", 'Run "deltaworks logs connect"')
+    else:
+        yield _ok("connector", f"{name} and its task are running")
+    _, running = connect.ask(settings, "GET", f"/connectors/{name}/config")
+    changed = sorted(key for key in {*declared, *running} - {"name"} if declared.get(key) != running.get(key))
+    if changed:
+        yield _warn("connector", f"{name}: {', '.join(changed)} differ from the project's file", 'Run "deltaworks up"')
+
+
+def _slot(settings: Settings) -> Iterator[Finding]:
+    """Debezium does not notice that its slot was dropped and made anew: changes in between would be lost unseen."""
+    found = connect.connector_of(settings) if "connect" in stack.state(settings).parts else None
+    if found is None:
+        return
+    name = found[1].get("slot.name", "debezium")
+    slot = slot_of(settings, name)
+    if slot is None:
+        yield _fail("slot", f"{name} does not exist: changes are being missed", "Take a new snapshot of the source")
+        return
+    if not slot["active"]:
+        yield _fail("slot", f"{name} has no reader", 'Run "deltaworks logs connect"')
+    if slot["wal_status"] in {"unreserved", "lost"}:
+        yield _fail("slot", f"{name} is {slot['wal_status']}: WAL that it needs goes or is gone", "Take a new snapshot")
+    read = connect.committed_lsn(settings)
+    if read is not None and slot["confirmed"] is not None and slot["confirmed"] > read:
+        finding = f"{name} starts behind what Connect has read: it was dropped and made anew, changes are missing"
+        yield _fail("slot", finding, "Take a new snapshot of the source")
+    text = f"{name} retains {slot['retained'] / 2**20:.0f} MB of WAL"
+    if slot["retained"] > _WAL_BYTES_WARN:
+        yield _warn("slot", text, "See whether the connector gets on: deltaworks logs connect")
+    elif slot["active"]:
+        yield _ok("slot", text)
+
+
+def slot_of(settings: Settings, name: str) -> Mapping[str, Any] | None:
+    """A replication slot of the source: active, wal_status, confirmed (LSN as a number), retained (bytes of WAL)."""
+    query = """
+        select active, wal_status, confirmed_flush_lsn - '0/0'::pg_lsn,
+               coalesce(pg_current_wal_lsn() - restart_lsn, 0)
+        from pg_replication_slots where slot_name = %s and database = 'shop'"""
+    with psycopg.connect(settings.dsn("source_admin"), connect_timeout=_SECONDS_MAX) as connection:
+        row = connection.execute(query, (name,)).fetchone()
+    if row is None:
+        return None
+    confirmed = None if row[2] is None else int(row[2])
+    return {"active": row[0], "wal_status": row[1], "confirmed": confirmed, "retained": int(row[3])}
+
+
+def _ok(check: str, finding: str) -> Finding:
+    return Finding(check=check, verdict="ok", finding=finding)
+
+
+def _warn(check: str, finding: str, next_step: str) -> Finding:
+    return Finding(check=check, verdict="warn", finding=finding, next_step=next_step)
+
+
+def _fail(check: str, finding: str, next_step: str) -> Finding:
+    return Finding(check=check, verdict="fail", finding=finding, next_step=next_step)
+
+
+# 127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc/net/tcp writes them on little-endian machines
+LOOPBACK = frozenset({"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"})
+_MACHINE: tuple[Check, ...] = (_environments, _java, _jars, _ports, _disk, _clock, _secrets)
+_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _topics, _connector, _slot)

@@ -1,0 +1,213 @@
+"""Kafka as one node (broker and controller in one process), and the project's topics."""
+
+import base64
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from deltaworks.errors import StackError
+from deltaworks.local.java import java_home
+from deltaworks.local.part import Part, Probe
+from deltaworks.settings import Settings, TopicSettings
+
+_SECONDS_MAX = 30.0
+_LOGGING = """\
+status=warn
+rootLogger.level=info
+rootLogger.appenderRef.console.ref=Console
+appender.console.type=Console
+appender.console.name=Console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1} %m%n
+logger.clients.name=org.apache.kafka.clients
+logger.clients.level=warn
+logger.configs.name=org.apache.kafka.common.config.AbstractConfig
+logger.configs.level=warn
+logger.values.name=org.apache.kafka.connect.runtime.WorkerConfig
+logger.values.level=warn
+logger.versions.name=org.apache.kafka.common.utils.AppInfoParser
+logger.versions.level=warn
+logger.requests.name=org.apache.kafka.connect.runtime.rest.RestServer
+logger.requests.level=warn
+"""
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # after kill -9 the new broker is refused until the old one's registration has expired (default 9 s)
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.dedupe.buffer.size": str(16 * 2**20),  # of a heap of 384 MB; default 128 MB
+}
+
+
+def parts(settings: Settings) -> tuple[Part, ...]:
+    """The broker."""
+    return (
+        Part(
+            name="kafka",
+            of="kafka",
+            command=java_command(
+                settings, heap="384m", classpath=settings.jars / "broker", run=("kafka.Kafka", _properties(settings))
+            ),
+            folder=settings.data,
+            log=settings.logs / "kafka.log",
+            after=("kafka-files",),
+            probe=Probe(kind="kafka", port=settings.port_kafka),
+            port=settings.port_kafka,
+            stop_seconds=20,
+        ),
+    )
+
+
+def java_command(settings: Settings, *, heap: str, classpath: Path, run: tuple[str, ...]) -> tuple[str, ...]:
+    """A JVM that stays small, and dies when its memory is used up instead of living on half dead."""
+    home = java_home(environment=settings.inherited(), spark_python=settings.spark_python)
+    return (
+        str(home / "bin" / "java"),
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={settings.data / 'config' / 'log4j2.properties'}",
+        "-cp",
+        f"{classpath}/*",
+        *run,
+    )
+
+
+def write_config(settings: Settings) -> None:
+    """Write the broker's settings."""
+    folder = settings.data / "config"
+    folder.mkdir(exist_ok=True)
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    Path(_properties(settings)).write_text(_rendered(settings, settings.data / "kafka"))
+
+
+def format_storage(settings: Settings) -> None:
+    """Give the broker's folder its ids, once; beside its place, so that one cut off half way is never used."""
+    folder = settings.data / "kafka"
+    if (folder / "meta.properties").is_file():
+        return
+    fresh, config = settings.data / "kafka.new", settings.data / "config" / "kafka-format.properties"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    config.write_text(_rendered(settings, fresh))
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config))
+    command = java_command(settings, heap="128m", classpath=settings.jars / "broker", run=tool)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    config.unlink()
+    if done.returncode != 0:
+        raise StackError("Kafka's storage", f"format failed: {(done.stdout + done.stderr).strip()[-400:]}", "See it")
+    fresh.rename(folder)
+
+
+def create_topics(settings: Settings) -> None:
+    """Create the project's topics, and change those that are there to what is declared.
+
+    Raises StackError for a topic with more partitions than declared: partitions cannot be taken away.
+    """
+    admin = admin_client(settings)
+    known = admin.list_topics(timeout=_SECONDS_MAX).topics
+    fresh = [
+        NewTopic(name, num_partitions=topic.partitions, replication_factor=1, config=topic_config(topic))
+        for name, topic in settings.topics.items()
+        if name not in known
+    ]
+    if fresh:
+        _wait(admin.create_topics(fresh, request_timeout=_SECONDS_MAX))
+    for name, topic in settings.topics.items():
+        if name in known:
+            _change(admin, name, topic, partitions=len(known[name].partitions))
+
+
+def differences(settings: Settings) -> Iterator[str]:
+    """Where the broker's topics are not what topics.toml declares."""
+    admin = admin_client(settings)
+    known = admin.list_topics(timeout=_SECONDS_MAX).topics
+    for name, topic in settings.topics.items():
+        if name not in known:
+            yield f"{name} is missing"
+            continue
+        if len(known[name].partitions) != topic.partitions:
+            yield f"{name} has {len(known[name].partitions)} partitions, declared {topic.partitions}"
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        found = admin.describe_configs([resource])[resource].result(timeout=_SECONDS_MAX)
+        for key, value in topic_config(topic).items():
+            if found[key].value != value:
+                yield f"{name} has {key} {found[key].value}, declared {value}"
+
+
+def topic_config(topic: TopicSettings) -> dict[str, str]:
+    """The broker's settings of a declared topic."""
+    return {"retention.ms": str(round(topic.retention_hours * 3_600_000)), "cleanup.policy": topic.cleanup}
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """A client for topics and their settings."""
+    return AdminClient({"bootstrap.servers": settings.kafka, "socket.timeout.ms": 10_000, "log_level": 3})
+
+
+def _change(admin: AdminClient, name: str, topic: TopicSettings, *, partitions: int) -> None:
+    if partitions > topic.partitions:
+        raise StackError(
+            f"topics.toml {name}",
+            f"declares {topic.partitions} partitions, the broker has {partitions}, and cannot take any away",
+            f"Declare {partitions}",
+        )
+    if partitions < topic.partitions:
+        _wait(admin.create_partitions([NewPartitions(name, topic.partitions)]))
+    setting = AlterConfigOpType.SET
+    entries = [ConfigEntry(key, value, incremental_operation=setting) for key, value in topic_config(topic).items()]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    _wait(admin.incremental_alter_configs([resource]))
+
+
+def _wait(answers: dict[Any, Future[Any]]) -> None:
+    for subject, answer in answers.items():
+        try:
+            answer.result(timeout=_SECONDS_MAX)
+        except KafkaException as error:
+            raise StackError(f"topic {subject}", str(error), "See deltaworks logs kafka") from error
+
+
+def _properties(settings: Settings) -> str:
+    return str(settings.data / "config" / "kafka.properties")
+
+
+def _rendered(settings: Settings, folder: Path) -> str:
+    controller = f"127.0.0.1:{settings.port_kafka_controller}"
+    values = _SETTINGS | {
+        "controller.quorum.voters": f"1@{controller}",
+        "listeners": f"PLAINTEXT://{settings.kafka},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{settings.kafka}",
+        "log.dirs": str(folder),
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())

@@ -1,0 +1,158 @@
+"""What an analyst may say: one statement that reads tables of the lake and nothing else.
+
+DuckDB's own parser gives the tree, and every node of it is judged before anything is bound or run. This is needed
+beside DuckDB's settings: allowed folders can also be written, the Delta extension reads logs past them and brings a
+function that writes anywhere.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from deltaworks.errors import QueryError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_ALLOWED = "SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES and EXPLAIN"
+# everything else in FROM reads files, settings, secrets or a query given as text
+_TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"})
+_FUNCTIONS_REFUSED = frozenset(
+    {
+        "write_blob",  # of the Delta extension: writes any file, whatever the settings say
+        "write_log",
+        "get_delta_test_expression",
+        "parse_delta_filter_logline",
+        "sleep_ms",  # holds a thread, and is deaf to the time limit
+        "current_setting",  # tells paths of the machine
+        "getenv",
+        "getvariable",
+        "nextval",
+        "currval",
+        "json_deserialize_sql",
+    }
+)
+_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b(\s+analyze\b)?", re.IGNORECASE | re.DOTALL)
+_LISTINGS = frozenset({'"tables"', "__show_tables_expanded"})
+_FILE_MARKS = frozenset("./\\:*?[")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A judged statement: its text as it will run, and the tables of the lake that it names (lower case)."""
+
+    sql: str
+    tables: tuple[str, ...]
+
+
+def read_statement(sql: str, *, connection: "DuckDBPyConnection", known: tuple[str, ...]) -> Statement:
+    """Parse and judge; raises QueryError for what is not one reading statement over known tables."""
+    explain = _EXPLAIN.match(sql)
+    body = sql[explain.end() :] if explain else sql
+    tree = _tree(body, connection=connection)
+    if not explain and (listing := _listing(tree, known=known)):
+        return Statement(sql=listing, tables=())
+    nodes = list(_nodes(tree))
+    for node in nodes:
+        _judge(node)
+    tables = tuple(sorted({name for node in nodes if (name := _table(node, known=known))}))
+    return Statement(sql=f"EXPLAIN{explain[1] or ''} {body}" if explain else sql, tables=tables)
+
+
+def literal(text: str) -> str:
+    """A text as SQL says it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def no_such_table(name: str, *, known: tuple[str, ...]) -> QueryError:
+    """The error for a table that is not there, with the names nearest to what was meant."""
+    wanted = name.lower()
+    near = [table for table in known if table.partition(".")[2] == wanted.rpartition(".")[2]]
+    near = near or get_close_matches(wanted, known, n=3, cutoff=0.7)
+    if not near:
+        bare = {table.partition(".")[2]: table for table in known}
+        near = [bare[match] for match in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
+    step = f"Nearest: {', '.join(near)}" if near else 'Run "show tables" to see what there is'
+    return QueryError(name, "no such table", step)
+
+
+def _tree(sql: str, *, connection: "DuckDBPyConnection") -> dict[str, Any]:
+    if "\0" in sql:  # DuckDB stops reading there, we would not
+        raise QueryError("query", "holds a zero byte", "Take it out")
+    # a literal: for a parameter DuckDB's Python client imports pandas (2 s)
+    answer = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchone()
+    try:
+        parsed: dict[str, Any] = json.loads(answer[0]) if answer else {"statements": []}
+    except RecursionError:
+        raise QueryError("query", "is nested too deeply", "Give its parts names with WITH") from None
+    if parsed.get("error_type") == "not implemented":
+        step = "Give PIVOT its values: pivot t on c in ('a', 'b')" if _pivots(sql) else f"Use {_ALLOWED}"
+        raise QueryError("query", "only statements that read are allowed here", step)
+    if parsed.get("error"):
+        raise QueryError("query", f"{parsed['error_message']}", "Mend the SQL")
+    if len(parsed["statements"]) != 1:
+        raise QueryError("query", f"{len(parsed['statements'])} statements", "Give exactly one")
+    tree: dict[str, Any] = parsed["statements"][0]["node"]
+    return tree
+
+
+def _pivots(sql: str) -> bool:
+    return re.search(r"\bpivot\b", sql, re.IGNORECASE) is not None
+
+
+def _nodes(tree: object) -> Iterator[dict[str, Any]]:
+    """Every object of the tree; a stack instead of recursion because expressions nest deeply."""
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+
+
+def _judge(node: dict[str, Any]) -> None:
+    name = str(node.get("function_name", "")).lower()
+    if name in _FUNCTIONS_REFUSED:
+        raise QueryError(f"{name}()", "this function is not allowed here", "Take it out of the query")
+    if node.get("type") == "TABLE_FUNCTION":
+        function = node.get("function")
+        named = str(function.get("function_name", "")).lower() if isinstance(function, dict) else ""
+        if named not in _TABLE_FUNCTIONS:
+            step = 'Name one as layer.table; "show tables" lists them'
+            raise QueryError(f"{named}()", "only tables of the lake can be read", step)
+    if node.get("type") == "SHOW_REF" and node.get("query") is None:  # DESCRIBE and SUMMARIZE hold a query
+        raise QueryError("query", "this cannot be shown", 'Use "show tables" or "describe layer.table", alone')
+
+
+def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
+    """SHOW TABLES [FROM layer] as a query over the names that we know, so that no table is opened for it."""
+    shown = tree.get("from_table")
+    if not isinstance(shown, dict) or shown.get("type") != "SHOW_REF" or shown.get("query") or shown["catalog_name"]:
+        return None
+    layer = str(shown["schema_name"]).lower()
+    if not layer and shown["table_name"] not in _LISTINGS:
+        return None
+    names = ", ".join(literal(table) for table in known if layer in {"", table.partition(".")[0]})
+    return f'SELECT unnest([{names}]::VARCHAR[]) AS "table"'
+
+
+def _table(node: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
+    """The lake's table that the node names, or None for a node that names none."""
+    if node.get("type") != "BASE_TABLE":
+        return None
+    catalog, schema, table = (str(node.get(f"{part}_name", "")) for part in ("catalog", "schema", "table"))
+    if not catalog and not schema:
+        if _FILE_MARKS & set(table):  # else DuckDB would take the name for a file's
+            raise no_such_table(table, known=known)
+        return None  # a name from WITH; any other is unknown to DuckDB
+    name = ".".join(part for part in (catalog, schema, table) if part)
+    if catalog or name.lower() not in known:
+        raise no_such_table(name, known=known)
+    if node.get("at_clause"):
+        raise QueryError(name, "earlier versions cannot be asked for here", "Take AT (…) out")
+    return name.lower()

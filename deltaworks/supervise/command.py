@@ -1,0 +1,166 @@
+"""A task that gives an order to the owner of a table and waits for its end, without a worker: all in the triggerer."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from airflow.sdk import BaseOperator, Context
+from airflow.triggers.base import (
+    BaseTrigger,
+    StartTriggerArgs,
+    TaskFailedEvent,
+    TaskSkippedEvent,
+    TaskSuccessEvent,
+    TriggerEvent,
+)
+
+from deltaworks.control import Command, Store
+from deltaworks.errors import CommandError, DeltaworksError
+from deltaworks.settings import Settings
+
+POLL_SECONDS = 1.0
+TELL_SECONDS = 5.0  # progress is logged at most so often
+WAIT_SECONDS_MAX = 3600.0  # then an order that nobody has taken is withdrawn and the task fails
+_TRIGGER = "deltaworks.supervise.command.CommandTrigger"
+
+
+class CommandOperator(BaseOperator):
+    """Sends one order (`compact`, ...) to the app that owns a table; succeeds, with its result as XCom, when it is done.
+
+    Starts and ends in the triggerer: a hundred tables to maintain cost no worker process. Skipped while the app is
+    wanted stopped.
+    """
+
+    ui_color = "#e3ecf8"
+    start_from_trigger = True
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        table: str | None,
+        kind: str,
+        project: Path,
+        arguments: Mapping[str, object] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.order = {"app": app, "table": table, "kind": kind, "arguments": dict(arguments or {}), "project": str(project)}
+        self.start_trigger_args = StartTriggerArgs(trigger_cls=_TRIGGER, trigger_kwargs=self.order, next_method="execute")
+
+    def execute(self, context: Context) -> NoReturn:  # noqa: ARG002  # Airflow's signature
+        """Wait in the triggerer; only where the start from the triggerer is not supported (`dag.test()`)."""
+        self.defer(trigger=CommandTrigger(**self.order), method_name="execute")
+
+
+class CommandTrigger(BaseTrigger):
+    """Gives the order once per task instance, tells its progress, ends the task with it.
+
+    A trigger that Airflow moves or starts again finds its order by run and table and goes on waiting.
+    """
+
+    def __init__(
+        self, *, app: str, table: str | None, kind: str, project: str, arguments: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__()
+        self.app, self.table, self.kind, self.project = app, table, kind, project
+        self.arguments = dict(arguments or {})
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Where this class is and what it is made of."""
+        what = {"app": self.app, "table": self.table, "kind": self.kind}
+        return (_TRIGGER, {**what, "arguments": self.arguments, "project": self.project})
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Send, wait, end the task."""
+        order: _Order | None = None
+        try:
+            waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
+            while True:
+                try:
+                    order = order or await asyncio.to_thread(_Order, self, *self._asker())
+                    now = await asyncio.to_thread(order.look, patient=waited < WAIT_SECONDS_MAX)
+                except DeltaworksError as error:
+                    if not blind:
+                        self.log.warning("%s Waiting.", error)
+                    blind = True
+                else:
+                    blind = False
+                    if isinstance(now, TriggerEvent):
+                        yield now
+                        return
+                    if now != told and waited - told_at >= TELL_SECONDS:
+                        self.log.info("%s", now)
+                        told, told_at = now, waited
+                await asyncio.sleep(POLL_SECONDS)
+                waited += POLL_SECONDS
+        finally:
+            if order:
+                order.close()
+
+    def _asker(self) -> tuple[str, str]:
+        """Who wants it, and why: the DAG and its run."""
+        instance = self.task_instance
+        return (f"airflow {instance.dag_id}", instance.run_id) if instance else ("airflow", "no run")
+
+
+class _Order:
+    """The order of one task instance in the control store."""
+
+    def __init__(self, trigger: CommandTrigger, by: str, reason: str) -> None:
+        self._trigger, self._by, self._reason = trigger, by, reason
+        self._store = Store(Settings.load(Path(trigger.project)).control_dsn())
+        self._id: int | None = None
+
+    def look(self, *, patient: bool) -> TriggerEvent | str:
+        """Send the order if that was not done, and say how far it is; an event is the end."""
+        wanted = self._store.app(self._trigger.app).desired
+        found = self._store.command(self._id) if self._id else self._sent()
+        if wanted == "stopped" and (found is None or found.state == "queued"):
+            self._trigger.log.info("%s is wanted stopped: nothing to do now.", self._trigger.app)
+            self._withdraw(found)
+            return TaskSkippedEvent()
+        if found is None:
+            self._id = self._send()
+            return f"command {self._id} ({self._trigger.kind} {self._trigger.table}) is queued"
+        self._id = found.id
+        if not patient and not found.finished:
+            self._trigger.log.error("command %d is still %s after %.0f s", found.id, found.state, WAIT_SECONDS_MAX)
+            self._withdraw(found)
+            return TaskFailedEvent()
+        return self._end(found) or f"command {found.id} is {found.state} {json.dumps(found.progress)}"
+
+    def close(self) -> None:
+        """Close the connection to the control store."""
+        self._store.close()
+
+    def _end(self, found: Command) -> TriggerEvent | None:
+        if found.state == "done":
+            self._trigger.log.info("command %d is done: %s", found.id, json.dumps(found.result))
+            return TaskSuccessEvent(xcoms={"return_value": found.result})
+        if found.state == "failed":
+            self._trigger.log.error("command %d failed: %s", found.id, found.error)
+            return TaskFailedEvent()
+        if found.state == "cancelled":
+            self._trigger.log.info("command %d was cancelled", found.id)
+            return TaskSkippedEvent()
+        return None
+
+    def _sent(self) -> Command | None:
+        trigger = self._trigger
+        mine = (trigger.table, trigger.kind, self._by, self._reason)
+        known = self._store.commands(trigger.app, limit=500)
+        return next((one for one in known if (one.table_name, one.kind, one.requested_by, one.reason) == mine), None)
+
+    def _send(self) -> int:
+        trigger = self._trigger
+        what = {"app": trigger.app, "table": trigger.table, "kind": trigger.kind, "arguments": trigger.arguments}
+        return self._store.send(**what, by=self._by, reason=self._reason)
+
+    def _withdraw(self, found: Command | None) -> None:
+        if found is not None:
+            with suppress(CommandError):  # it was taken a moment ago: then it runs to its end
+                self._store.cancel(found.id)

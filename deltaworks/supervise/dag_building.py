@@ -1,0 +1,104 @@
+"""The DAGs that follow from the catalog. Parsing reads files only: no network, no control store.
+
+A DAG that vanishes because its file does not parse leaves its app unsupervised. So the streams' DAGs need no valid
+table: while a table is wrong they are built from deltaworks.toml alone, and the finding is the import error of the
+file that does need the tables (maintenance.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, TaskGroup, get_parsing_context
+
+from deltaworks.catalog import Catalog, Declared, load
+from deltaworks.errors import DeclarationError
+from deltaworks.settings import Settings
+from deltaworks.supervise.assets import gold
+from deltaworks.supervise.command import CommandOperator
+from deltaworks.supervise.stream import StreamOperator
+
+# fixed: without a start date a continuous DAG runs once and never again (Airflow 3.3.2)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MAINTAIN_EVERY = "*/10 * * * *"
+
+
+def stream_dags(settings: Settings) -> Iterator[DAG]:
+    """One DAG per app that keeps its driver running; raises nothing for a wrong table."""
+    try:
+        catalog, finding = load(settings.project), ""
+        apps: Iterable[str] = catalog.apps
+    except DeclarationError as error:
+        catalog, finding, apps = None, str(error), sorted(settings.apps)
+    for app in apps:
+        if _wanted(f"stream__{app}"):
+            yield _stream_dag(settings, app, catalog, finding)
+
+
+def maintenance_dags(settings: Settings) -> Iterator[DAG]:
+    """One DAG per app that has its tables compacted; raises DeclarationError while a table is wrong."""
+    catalog = load(settings.project)
+    for app in catalog.apps:
+        if _wanted(f"maintain__{app}"):
+            yield _maintenance_dag(settings, app, catalog)
+
+
+def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: str) -> DAG:
+    tables = catalog.app(app) if catalog else ()
+    with DAG(
+        f"stream__{app}",
+        description=f"Keeps the Spark driver of {app} running",
+        doc_md=_stream_doc(app, tables, finding),
+        schedule="@continuous",
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags=["deltaworks", "stream"],
+    ) as dag:
+        # never emitted by the task, which never succeeds: they show in Airflow's graph where an asset comes from
+        outlets = [gold(table.name, project=settings.project) for table in tables if table.layer == "gold"]
+        StreamOperator(task_id="supervise", app=app, project=settings.project, outlets=outlets)
+    return dag
+
+
+def _maintenance_dag(settings: Settings, app: str, catalog: Catalog) -> DAG:
+    with DAG(
+        f"maintain__{app}",
+        description=f"Compacts the small files of {app}'s tables, through its driver",
+        doc_md=f"Sends `compact` to the driver of **{app}** for each table and waits for its end.\n\n"
+        "Skipped while the app is stopped. By hand: `deltaworks compact TABLE`.",
+        schedule=MAINTAIN_EVERY,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags=["deltaworks", "maintenance"],
+    ) as dag, TaskGroup("compact"):
+        for table in sorted(catalog.app(app), key=lambda table: table.name):
+            CommandOperator(task_id=table.name, app=app, table=table.name, kind="compact", project=settings.project)
+    return dag
+
+
+def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:
+    rows = [f"| `{table.name}` | {table.reads} | {_first_line(table.doc)} |" for table in tables]
+    owned = ["It owns these tables; nobody else writes them:", "", "| table | reads | what |", "| --- | --- | --- |", *rows]
+    return "\n".join(
+        [
+            f"Keeps the Spark driver of **{app}** running, for ever.",
+            "",
+            f"Stop: `deltaworks app stop {app}`. Start: `deltaworks app start {app}`. Marking this task failed or clearing it",
+            "does not stop the driver; pausing the DAG only stops the watching.",
+            "",
+            *([f"**The tables cannot be read now:** {finding}"] if finding else owned),
+        ]
+    )
+
+
+def _first_line(doc: str) -> str:
+    return doc.strip().split("\n")[0].replace("|", "\\|")
+
+
+def _wanted(dag_id: str) -> bool:
+    """A worker and the triggerer parse a file for one DAG of it."""
+    asked = get_parsing_context().dag_id
+    return asked is None or asked == dag_id

@@ -1,0 +1,160 @@
+"""How an app is doing, judged from its progress and not only from its process. Pure: all that was seen is an argument."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from deltaworks.control import App, Heartbeat, Lease
+from deltaworks.supervise.launch import Launched
+
+State = Literal["stopped", "draining", "starting", "healthy", "idle", "behind", "stuck", "dead", "failed"]
+Needs = Literal["start", "burial", "kill"]  # start one; the last one died, say so; it hangs, kill it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """From when on which state; seconds unless said otherwise."""
+
+    silent_seconds: float = 60  # no heartbeat from a living process; drivers beat every second, also in long batches
+    starting_seconds: float = 300  # Spark starts in 10 s; a busy machine and a long recovery are slower
+    no_progress_seconds: float = 600  # rows wait and nothing is committed, nor a command at work
+    quiet_seconds: float = 30  # nothing waits, nothing was committed for so long: idle
+    behind_rows: int = 50_000  # more rows wait than a batch takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One look at an app. `driver` is the living process if there is one, whether or not its lease is over."""
+
+    at: datetime
+    app: App
+    lease: Lease | None = None
+    heartbeat: Heartbeat | None = None
+    driver: Launched | None = None
+    launched_at: datetime | None = None  # when the last driver was started or took its lease; None: there was none
+    busy_with: str | None = None  # the command at work, in words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is the matter, why, and what has to be done about it, if anything."""
+
+    state: State
+    reason: str
+    needs: Needs | None = None
+
+
+def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
+    """Say how the app is.
+
+    `watched_seconds` is how long the control store has been read without a break: silence and standstill count only
+    while somebody could have heard a beat, so that an outage of the store kills no driver.
+    """
+    if seen.driver is None:
+        return _without_driver(seen)
+    mine = seen.lease if _leads(seen.lease, seen.driver) else None
+    heartbeat = seen.heartbeat if mine and seen.heartbeat and seen.heartbeat.epoch == mine.epoch else None
+    pid = f"pid {seen.driver.pid}"
+    over = min(-mine.seconds_left, watched_seconds) if mine else 0.0
+    if over > limits.silent_seconds:
+        return Verdict(state="stuck", reason=f"{pid} lives although its lease is over for {over:.0f} s", needs="kill")
+    if heartbeat is None:
+        return _unheard(seen, mine, pid, watched_seconds, limits)
+    silent = min(heartbeat.age_seconds, watched_seconds)
+    if silent > limits.silent_seconds:
+        return Verdict(state="stuck", reason=f"{pid} lives but has not been heard for {silent:.0f} s", needs="kill")
+    if heartbeat.state in ("draining", "stopped") or seen.app.desired == "stopped":
+        return Verdict(state="draining", reason=f"{pid} ends its batch; {_wish(seen.app)}")
+    if heartbeat.state == "failed":
+        return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
+    if heartbeat.state == "starting":
+        return _starting(pid, _age(seen), watched_seconds, limits)
+    return _running(seen, heartbeat, pid, watched_seconds, limits)
+
+
+def lag_rows(heartbeat: Heartbeat) -> int:
+    """Rows that wait in Kafka, over all topics and partitions."""
+    lag = heartbeat.progress.get("lag") or {}
+    return sum(int(rows or 0) for partitions in lag.values() for rows in (partitions or {}).values())
+
+
+def _without_driver(seen: Seen) -> Verdict:
+    if seen.app.desired == "stopped":
+        return Verdict(state="stopped", reason=_wish(seen.app))
+    heartbeat = seen.heartbeat if seen.lease and seen.heartbeat and seen.heartbeat.epoch == seen.lease.epoch else None
+    ended_well = heartbeat is not None and heartbeat.state == "stopped"
+    wished_since = seen.launched_at is None or seen.app.desired_at > seen.launched_at
+    if wished_since or ended_well:
+        return Verdict(state="stopped", reason=f"no driver runs; {_wish(seen.app)}", needs="start")
+    if heartbeat is None:
+        return Verdict(state="dead", reason="the driver ended before it was heard", needs="burial")
+    if heartbeat.state == "failed":
+        return Verdict(state="failed", reason=f"the driver gave up: {_error(heartbeat)}", needs="burial")
+    heard = f"it was {heartbeat.state} when last heard, {heartbeat.age_seconds:.0f} s ago"
+    return Verdict(state="dead", reason=f"the driver's process is gone; {heard}", needs="burial")
+
+
+def _unheard(seen: Seen, mine: Lease | None, pid: str, watched_seconds: float, limits: Limits) -> Verdict:
+    if seen.app.desired == "stopped":
+        silent = min(_age(seen), watched_seconds)
+        if silent > limits.silent_seconds:
+            return Verdict(state="stuck", reason=f"{pid} does not stop; {_wish(seen.app)}", needs="kill")
+        return Verdict(state="draining", reason=f"{pid} is to stop; {_wish(seen.app)}")
+    what = "has its lease and has not been heard yet" if mine else "has not taken its lease yet"
+    return _starting(f"{pid} {what}", _age(seen), watched_seconds, limits)
+
+
+def _starting(what: str, age: float, watched_seconds: float, limits: Limits) -> Verdict:
+    if min(age, watched_seconds) > limits.starting_seconds:
+        return Verdict(state="stuck", reason=f"{what}: starting for {age:.0f} s", needs="kill")
+    return Verdict(state="starting", reason=f"{what}: starting")
+
+
+def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float, limits: Limits) -> Verdict:
+    rows, speed = lag_rows(heartbeat), float(heartbeat.progress.get("rows_per_second") or 0)
+    if rows == 0:
+        quiet = _still(seen, heartbeat, "last_commit_at") > limits.quiet_seconds
+        return Verdict(state="idle" if quiet else "healthy", reason=f"{pid}, nothing waits")
+    if seen.busy_with:
+        return Verdict(state="healthy", reason=f"{pid} works on {seen.busy_with}; {rows:,} rows wait")
+    still = _still(seen, heartbeat, "last_commit_at", "last_batch_at")
+    if min(still, watched_seconds) > limits.no_progress_seconds:
+        reason = f"{pid} is alive, {rows:,} rows wait, nothing was committed for {still:.0f} s"
+        return Verdict(state="stuck", reason=f"{reason}{_with_error(heartbeat)}", needs="kill")
+    moving = f"{pid}, {rows:,} rows wait, {speed:,.0f} rows/s{_with_error(heartbeat)}"
+    return Verdict(state="behind" if rows > limits.behind_rows else "healthy", reason=moving)
+
+
+def _still(seen: Seen, heartbeat: Heartbeat, *names: str) -> float:
+    """Seconds since the latest of these times in the progress, else since the driver's start."""
+    times = [time for time in (_time(heartbeat.progress.get(name)) for name in names) if time is not None]
+    return max(0.0, (seen.at - max(times)).total_seconds()) if times else _age(seen)
+
+
+def _age(seen: Seen) -> float:
+    """Seconds since the driver started, as far as is known."""
+    return (seen.at - seen.launched_at).total_seconds() if seen.launched_at else 0.0
+
+
+def _leads(lease: Lease | None, driver: Launched) -> bool:
+    return lease is not None and (lease.pid, lease.process_started) == (driver.pid, driver.process_started)
+
+
+def _wish(app: App) -> str:
+    return f"{app.desired} is wanted by {app.desired_by or 'nobody yet'} since {app.desired_at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _error(heartbeat: Heartbeat) -> str:
+    return str(heartbeat.progress.get("error") or "no reason given")
+
+
+def _with_error(heartbeat: Heartbeat) -> str:
+    error = heartbeat.progress.get("error")
+    return f"; {error}" if error else ""
+
+
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

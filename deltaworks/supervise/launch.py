@@ -1,0 +1,240 @@
+"""Start and end an app's Spark driver on this machine. No Airflow in here: the command line does the same.
+
+A driver is a session of its own, so it outlives whoever started it, and everything it forks (the JVM, Spark's Python
+workers, which leave its process group but not its session) is found by that session. Who owns an app is said by the
+lease in the control store; `launches.py` adds what no lease can say.
+"""
+
+import fcntl
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deltaworks.control import Lease, Store
+from deltaworks.errors import ControlError, StackError
+from deltaworks.local import processes
+from deltaworks.settings import ROOT, Settings
+from deltaworks.supervise.launches import Launch, last_launch, launched_apps, owned, past, remember
+
+DOWN = "deltaworks down"  # who wants the apps stopped while the whole stack is down
+DEAD_SECONDS_MAX = 15  # SIGKILL takes milliseconds; longer means a process in uninterruptible sleep
+_POLL_SECONDS = 0.1
+_FOREIGN = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW")  # Airflow's settings, secrets and file descriptors
+_children: list["subprocess.Popen[bytes]"] = []  # kept so that a launcher that lives on reaps them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """A living driver: its process, and whether it was there already."""
+
+    pid: int
+    process_started: str
+    adopted: bool = False
+
+
+def start(settings: Settings, app: str) -> Launched:
+    """Make sure that one driver of the app runs: adopt the living one, else start one.
+
+    Before a new one starts, every process of the old one is dead and seen dead, and its lease is given back.
+    Raises ControlError while the control store is away, StackError if an old process cannot be killed.
+    """
+    with Store(settings.control_dsn()) as store, _turn(settings, app):
+        found = running(settings, store, app)
+        if found is not None:
+            return found
+        failures = past(settings, store, app).failures
+        kill(settings, store, app)
+        return _popen(settings, app, failures=failures)
+
+
+def running(settings: Settings, store: Store, app: str) -> Launched | None:
+    """The living driver: the owner by lease, else the one that was started last and has not had a lease yet."""
+    return living(settings, app, store.lease(app))
+
+
+def living(settings: Settings, app: str, lease: Lease | None) -> Launched | None:
+    """The same with the lease at hand. A process whose lease is over is not running: it may commit no more."""
+    if lease is not None and lease.live and _alive(lease):
+        return Launched(pid=lease.pid, process_started=lease.process_started, adopted=True)
+    last = last_launch(settings, app)
+    if last is not None and not owned(lease, last) and processes.lives(last.pid, last.process_started):
+        return Launched(pid=last.pid, process_started=last.process_started, adopted=True)
+    return None
+
+
+def lingering(settings: Settings, app: str, lease: Lease | None) -> Launched | None:
+    """A process of the app that lives although its lease is over: it stops, or it hangs."""
+    if lease is not None and not lease.live and _here(lease) and processes.lives(lease.pid, lease.process_started):
+        return Launched(pid=lease.pid, process_started=lease.process_started, adopted=True)
+    return None
+
+
+def kill(settings: Settings, store: Store, app: str) -> int:
+    """SIGKILL what is left of the app's drivers here, wait until it is gone, free the lease; returns how many.
+
+    The lease of a driver that is proven dead need not run out: its successor may have it at once.
+    """
+    lease = store.lease(app)
+    mine = lease is not None and _here(lease)
+    killed = _kill_known(settings, app, lease if mine else None)
+    if lease is not None and mine and lease.released_at is None:
+        store.release(lease)
+    return killed
+
+
+def stop_all(settings: Settings, *, seconds_max: float = 30.0) -> dict[str, str]:
+    """Want every app stopped, let the drivers drain, kill those that do not; returns what became of each driver.
+
+    `resume_all` wants those running again that this stopped.
+    """
+    became: dict[str, str] = {}
+    leases: dict[str, Lease | None] = {}
+    try:
+        with Store(settings.control_dsn()) as store:
+            for app in store.apps():
+                if app.desired == "running":
+                    store.desire(app.name, "stopped", by=DOWN)
+                leases[app.name] = store.lease(app.name)
+            waiting = {name for name, lease in leases.items() if _members(settings, name, lease)}
+            deadline = time.monotonic() + seconds_max
+            while waiting and time.monotonic() < deadline:
+                drained = {name for name in waiting if not _members(settings, name, store.lease(name))}
+                became |= dict.fromkeys(sorted(drained), "drained")
+                waiting -= drained
+                time.sleep(_POLL_SECONDS)
+            for name in sorted(waiting):
+                kill(settings, store, name)
+                became[name] = "killed"
+    except ControlError:  # then nobody can be asked to drain
+        for name in {*leases, *launched_apps(settings)} - {*became}:
+            if _kill_known(settings, name, leases.get(name)):
+                became[name] = "killed"
+    return became
+
+
+def resume_all(settings: Settings, *, by: str = "deltaworks up") -> tuple[str, ...]:
+    """Want those apps running again that `stop_all` stopped; an app that a person stopped stays stopped."""
+    with Store(settings.control_dsn()) as store:
+        held = tuple(app.name for app in store.apps() if app.desired == "stopped" and app.desired_by == DOWN)
+        for name in held:
+            store.desire(name, "running", by=by)
+    return held
+
+
+def log_tail(settings: Settings, app: str, *, lines: int = 30) -> str:
+    """The end of the driver's log."""
+    try:
+        with log_file(settings, app).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 500 * lines))
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""
+
+
+def log_file(settings: Settings, app: str) -> Path:
+    """Where the driver's output goes."""
+    return settings.logs / f"app-{app}.log"
+
+
+def driver_environment(settings: Settings) -> Mapping[str, str]:
+    """What a driver inherits: these settings, and nothing of Airflow, whose variables hold keys and passwords."""
+    return {name: value for name, value in settings.inherited().items() if not name.startswith(_FOREIGN)}
+
+
+def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
+    for folder in (settings.logs, settings.run):
+        folder.mkdir(parents=True, exist_ok=True)
+    for child in [*_children]:
+        if child.poll() is not None:
+            _children.remove(child)
+    script = str(ROOT / "spark_apps" / "stream.py")
+    with log_file(settings, app).open("ab") as log:
+        log.write(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
+        log.flush()
+        child = subprocess.Popen(
+            [str(settings.spark_python), script, "--app", app, "--project", str(settings.project)],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=settings.project,
+            env=driver_environment(settings),
+        )
+    _children.append(child)
+    # a child that ended already still has its start time: only it can be unreaped under this pid
+    process_started = processes.started(child.pid) or "ended"
+    launch = Launch(pid=child.pid, process_started=process_started, at=time.time(), failures=failures)
+    remember(settings, app, launch)
+    return Launched(pid=child.pid, process_started=process_started)
+
+
+def _kill_known(settings: Settings, app: str, lease: Lease | None) -> int:
+    """Kill the sessions of the owner and of the last one started, until nothing of them lives."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + DEAD_SECONDS_MAX
+    while left := _members(settings, app, lease):
+        if time.monotonic() > deadline:
+            raise StackError(f"app {app}", f"process {left[0]} survives SIGKILL", "Look why it hangs in the kernel")
+        for pid, started in _sessions(settings, app, lease):
+            if _ours(settings, pid, started):
+                processes.kill_session(pid)
+        killed |= set(left)
+        time.sleep(0.02)
+    return len(killed)
+
+
+def _members(settings: Settings, app: str, lease: Lease | None) -> list[int]:
+    """Living processes of the app's sessions on this machine."""
+    found: list[int] = []
+    for pid, started in _sessions(settings, app, lease):
+        found += _ours(settings, pid, started)
+    return found
+
+
+def _sessions(settings: Settings, app: str, lease: Lease | None) -> set[tuple[int, str]]:
+    last = last_launch(settings, app)
+    known = {(last.pid, last.process_started)} if last else set()
+    return known | ({(lease.pid, lease.process_started)} if lease is not None and _here(lease) else set())
+
+
+def _ours(settings: Settings, pid: int, process_started: str) -> list[int]:
+    """Members of the session that this very process leads or led.
+
+    Its leader gone, a session's number may be another's by now; ours have these settings in their environment.
+    """
+    leader = processes.started(pid)
+    if leader is not None:
+        return processes.members(pid) if leader == process_started else []
+    return [member for member in processes.members(pid) if _has_settings(settings, member)]
+
+
+def _has_settings(settings: Settings, pid: int) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"DELTAWORKS_DATA={settings.data}".encode() in environment
+
+
+def _alive(lease: Lease) -> bool:
+    """Whether the owner lives; of another machine only the lease can tell."""
+    return processes.lives(lease.pid, lease.process_started) if _here(lease) else lease.live
+
+
+def _here(lease: Lease) -> bool:
+    return lease.host == socket.gethostname()
+
+
+@contextmanager
+def _turn(settings: Settings, app: str) -> Iterator[None]:
+    """One launcher per app at a time, in all processes of this machine."""
+    settings.run.mkdir(parents=True, exist_ok=True)
+    with (settings.run / f"driver-{app}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,30 @@
+"""What table.py files are written in: plain frozen values, no Spark."""
+
+from deltaworks.words.duration import days, hours, minutes, seconds
+from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
+from deltaworks.words.lateness import correct
+from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.table import Column, Table
+
+__all__ = [
+    "Column",
+    "Table",
+    "add",
+    "aggregate",
+    "append",
+    "correct",
+    "days",
+    "debezium",
+    "greatest",
+    "hours",
+    "ignore",
+    "json",
+    "kafka",
+    "latest",
+    "least",
+    "minutes",
+    "raw",
+    "refuse",
+    "seconds",
+    "view",
+]

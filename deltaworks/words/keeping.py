@@ -1,0 +1,77 @@
+"""How a table is kept: what a new row does to the rows that are there."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Literal
+
+from deltaworks.words._word import word
+
+Combine = Literal["add", "least", "greatest"]
+
+add: Combine = "add"
+least: Combine = "least"
+greatest: Combine = "greatest"
+
+
+@word
+class Raw:
+    """Bronze: Kafka's bytes and coordinates, never parsed, never refused."""
+
+
+@word
+class Append:
+    """Events. Of the copies of an event inside the horizon the first one ingested counts."""
+
+    dedupe_by: tuple[str, ...]
+    within: timedelta
+
+
+@word
+class Latest:
+    """One row per key, as the source last reported it; deletes are applied."""
+
+    keys: tuple[str, ...]
+
+
+@word
+class Aggregate:
+    """Groups over an append table: the transform runs on new rows only, its result is combined into the table."""
+
+    keys: tuple[str, ...]
+    combine: Mapping[str, Combine]
+
+
+@word
+class View:
+    """Any relational view of changing tables: touched keys are recomputed from all inputs and replaced."""
+
+    keys: tuple[str, ...]
+
+
+KeptAs = Raw | Append | Latest | Aggregate | View
+
+
+def raw() -> Raw:
+    """Keep Kafka's bytes as they came."""
+    return Raw()
+
+
+def append(*, dedupe_by: tuple[str, ...] = (), within: timedelta = timedelta(0)) -> Append:
+    """Keep every event once; copies by `dedupe_by` are recognised up to `within` apart, by the broker's time."""
+    return Append(dedupe_by=dedupe_by, within=within)
+
+
+def latest(*, keys: tuple[str, ...]) -> Latest:
+    """Keep the newest state of each key."""
+    return Latest(keys=keys)
+
+
+def aggregate(*, keys: tuple[str, ...], combine: Mapping[str, Combine]) -> Aggregate:
+    """Keep one row per key; the columns of `combine` say how a batch's value joins the stored one (null-ignoring)."""
+    return Aggregate(keys=keys, combine=MappingProxyType(dict(combine)))
+
+
+def view(*, keys: tuple[str, ...]) -> View:
+    """Keep one row per key, recomputed by the transform; `keys_from` in transform.py maps changed rows to keys."""
+    return View(keys=keys)

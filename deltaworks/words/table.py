@@ -1,0 +1,38 @@
+"""A table's declaration."""
+
+import dataclasses
+
+from deltaworks.words._word import word
+from deltaworks.words.keeping import KeptAs
+from deltaworks.words.lateness import Correct
+from deltaworks.words.reading import Reads
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
+
+    `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number).
+    """
+
+    name: str
+    type: str
+    null: bool = dataclasses.field(default=True, kw_only=True)
+    pii: bool = dataclasses.field(default=False, kw_only=True)
+    wire: str | None = dataclasses.field(default=None, kw_only=True)
+    doc: str = dataclasses.field(kw_only=True)
+
+
+@word
+class Table:
+    """One table: who owns it, what it reads, how it is kept, what its columns mean."""
+
+    app: str
+    reads: Reads
+    kept_as: KeptAs
+    owner: str
+    columns: tuple[Column, ...] = ()
+    event_time: str | None = None
+    subject: str | None = None
+    late: Correct | None = None
+    keep_days: int | None = None

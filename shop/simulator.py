@@ -1,0 +1,204 @@
+"""A run of the simulator: the two plans merged into one timeline, and a pace at which it happens."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import merge
+from random import Random
+
+from deltaworks.errors import StackError
+from shop.orders import Action, CancelOrder, PayOrder, PlaceOrder, Shop, ShopSize, actions
+from shop.page_views import MINUTE, SECOND, Faults, PageView, page_views
+from shop.source import Source
+from shop.topic import PageViewTopic
+
+Step = Action | PageView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything that decides what happens. The same run in the same shop is the same, event by event.
+
+    The run ends when each of the given bounds is reached; without a bound it goes on until it is stopped.
+    """
+
+    seed: int
+    name: str
+    start: datetime
+    rate: float = 20.0  # page views per second
+    order_rate: float = 1.0  # orders per second
+    size: ShopSize = field(default_factory=ShopSize)
+    faults: Faults = field(default_factory=Faults)
+    views_max: int | None = None  # malformed ones count, copies do not
+    orders_max: int | None = None  # those of the history do not count
+    seconds_max: float | None = None  # of the timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """What a run did. messages = views_sent + duplicates + malformed; late and out_of_order are among views_sent."""
+
+    run: str
+    seed: int
+    messages: int
+    views_sent: int
+    duplicates: int
+    out_of_order: int
+    late: int
+    malformed: int
+    orders_placed: int
+    orders_paid: int
+    orders_cancelled: int
+    products_added: int
+    prices_changed: int
+    restocks: int
+    customers_added: int
+    customers_changed: int
+    customers_removed: int
+
+
+class Tally:
+    """Counts what was done."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self._counts: Counter[str] = Counter()
+
+    def add(self, step: Step) -> None:
+        """Count one step."""
+        self._counts[step.kind if isinstance(step, PageView) else type(step).__name__] += 1
+
+    def totals(self, run: Run) -> Totals:
+        """Return the sums so far."""
+        count = self._counts
+        views = count["view"] + count["out_of_order"] + count["late"]
+        return Totals(
+            run=run.name,
+            seed=run.seed,
+            messages=views + count["copy"] + count["malformed"],
+            views_sent=views,
+            duplicates=count["copy"],
+            out_of_order=count["out_of_order"],
+            late=count["late"],
+            malformed=count["malformed"],
+            orders_placed=count[PlaceOrder.__name__],
+            orders_paid=count[PayOrder.__name__],
+            orders_cancelled=count[CancelOrder.__name__],
+            products_added=count["AddProduct"],
+            prices_changed=count["ChangePrice"],
+            restocks=count["Restock"],
+            customers_added=count["AddCustomer"],
+            customers_changed=count["ChangeCustomer"],
+            customers_removed=count["RemoveCustomer"],
+        )
+
+
+def timeline(run: Run, shop: Shop | None) -> Iterator[Step]:
+    """Yield what happens in order of time, up to the run's bounds; without a shop only page views. Pure."""
+    plans: list[Iterable[Step]] = []
+    if shop is not None:
+        chance = Random(f"{run.seed}/orders")  # one source of chance each: the rate of views does not change the orders
+        plans.append(actions(random=chance, shop=shop, start=run.start, order_rate=run.order_rate, size=run.size))
+    if run.rate > 0:
+        plans.append(views(run, start=run.start, rate=run.rate))
+    return _bounded(merge(*plans, key=lambda step: step.due_us), run)
+
+
+def backlog(run: Run, *, views_count: int, minutes: float) -> Iterator[PageView]:
+    """Yield `views_count` page views of the `minutes` before the run's start. Pure."""
+    rate = views_count / (minutes * 60)
+    start = run.start - timedelta(microseconds=int(minutes * MINUTE))
+    left = views_count
+    for view in views(run, start=start, rate=rate):
+        if view.kind != "copy":
+            left -= 1
+            if left < 0:
+                return
+        yield view
+
+
+def views(run: Run, *, start: datetime, rate: float) -> Iterator[PageView]:
+    """Yield the run's page views without an end. Pure."""
+    chance = Random(f"{run.seed}/page views")
+    size = run.size
+    return page_views(
+        random=chance,
+        run=run.name,
+        start=start,
+        rate=rate,
+        users=size.customers,
+        products=size.products,
+        faults=run.faults,
+    )
+
+
+def perform(
+    steps: Iterable[Step],
+    *,
+    source: Source | None,
+    topic: PageViewTopic | None,
+    stopping: threading.Event,
+    done: Callable[[Step], None],
+    paced: bool = True,
+) -> None:
+    """Do the steps when they are due (history, and all if not `paced`, at once) and report each; ends when stopped.
+
+    A pause (a broker or database away) is made up for afterwards: nothing is left out.
+    Raises StackError when one of the two stays away.
+    """
+    origin = time.monotonic()
+    for step in steps:
+        early = step.due_us / SECOND - (time.monotonic() - origin) if paced else 0.0
+        if early > 0.001:  # shorter than a sleep is exact
+            if topic is not None:
+                topic.serve()
+            stopping.wait(early)
+        if stopping.is_set():
+            return
+        if isinstance(step, PageView):
+            if topic is None or not topic.send(step.key, step.value):
+                return
+        elif source is not None and not _applied(source, step, stopping):
+            return
+        done(step)
+
+
+def _applied(source: Source, action: Action, stopping: threading.Event) -> bool:
+    try:
+        source.apply(action)
+    except StackError:
+        if stopping.is_set():  # stopped while the database was away: what was not answered is not counted
+            return False
+        raise
+    return True
+
+
+def _bounded(steps: Iterable[Step], run: Run) -> Iterator[Step]:
+    bounds = {"views": run.views_max, "orders": run.orders_max}
+    left = {name: bound for name, bound in bounds.items() if bound is not None}
+    for step in steps:
+        if run.seconds_max is not None and step.due_us >= run.seconds_max * SECOND:
+            return
+        counted = _counted(step)
+        if counted in left:
+            if left[counted] == 0:  # reached; the other bound is not
+                continue
+            left[counted] -= 1
+        yield step
+        if left and run.seconds_max is None and not any(left.values()):
+            return
+
+
+def _counted(step: Step) -> str | None:
+    match step:
+        case PageView(kind="copy"):
+            return None
+        case PageView():
+            return "views"
+        case PlaceOrder(due_us=due_us) if due_us >= 0:
+            return "orders"
+        case _:
+            return None

@@ -1,0 +1,130 @@
+"""Run lint and tests in groups, each with the right Python, and say how every group ended. What bin/test does."""
+
+import argparse
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = ROOT / ".venv/tools/bin"
+PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
+AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
+NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
+GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
+STOP_SECONDS_MAX = 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a group ended."""
+
+    group: str
+    verdict: str  # passed, FAILED, or no tests yet
+    seconds: float
+
+
+def main(arguments: list[str]) -> int:
+    """Run the groups asked for (all of them if none is named); 1 if any failed."""
+    parser = argparse.ArgumentParser(prog="bin/test", description="Lint and tests in groups.")
+    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
+    asked = parser.parse_args(arguments).groups or NAMES
+    wrong = sorted(set(asked) - set(NAMES))
+    if wrong:
+        parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
+    results = [result for name in NAMES if name in asked for result in _group(name)]
+    print(f"\n{'=' * 20} groups")
+    for result in results:
+        print(f"{result.group:<14} {result.verdict:<14} {result.seconds:7.1f} s")
+    failed = sum(result.verdict == "FAILED" for result in results)
+    passed = sum(result.verdict == "passed" for result in results)
+    print(f"groups: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _group(name: str) -> list[Result]:
+    if name == "lint":
+        return [_lint()]
+    folder = f"tests/{name}"
+    return [
+        _pytest(name, "spark", folder),
+        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow")] if (ROOT / folder / "airflow").is_dir() else []),
+    ]
+
+
+def _pytest(group: str, environment: str, folder: str) -> Result:
+    """Run one folder's tests in one process; a folder with test files that yields no test has failed."""
+    print(f"\n{'=' * 20} {group}", flush=True)
+    others = [other for other in AIRFLOW_FOLDERS if other != folder and other.startswith(folder)]
+    files = [file for file in _tests(folder) if not any(str(file).startswith(f"{ROOT / other}/") for other in others)]
+    if not files:
+        print(f"{folder} has no test file")
+        return Result(group=group, verdict="no tests yet", seconds=0)
+    began = time.monotonic()
+    ignored = [f"--ignore={other}" for other in others]
+    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored])  # no test collected: pytest ends with 5
+    return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
+
+
+def _lint() -> Result:
+    """Ruff and mypy side by side; mypy twice, because each environment has its own libraries."""
+    print(f"\n{'=' * 20} lint", flush=True)
+    began = time.monotonic()
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
+        ended = list(
+            threads.map(_check, (_mypy("spark"), _mypy("airflow"), _ruff("check"), _ruff("format", "--check")))
+        )
+    return Result(group="lint", verdict="passed" if all(ended) else "FAILED", seconds=time.monotonic() - began)
+
+
+def _ruff(*command: str) -> list[str]:
+    return [str(TOOLS / "ruff"), *command, "--quiet", "--output-format=concise", "."]
+
+
+def _mypy(environment: str) -> list[str]:
+    """Command that checks the folders which this environment runs."""
+    if environment == "airflow":
+        folders, excluded = list(AIRFLOW_FOLDERS), []
+    else:
+        folders = ["deltaworks", "spark_apps", "shop", "tables", "bench", "tests"]
+        excluded = [f"--exclude=^{folder}/" for folder in AIRFLOW_FOLDERS]
+    there = [folder for folder in folders if next((ROOT / folder).rglob("*.py"), None)]
+    cache = ["--cache-dir", f".mypy_cache/{environment}"]
+    return [str(TOOLS / "mypy"), "--python-executable", str(PYTHONS[environment]), *cache, *excluded, *there]
+
+
+def _check(command: list[str]) -> bool:
+    """Run a checker and print what it said under its name."""
+    ran = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    name = " ".join(part for part in command if not part.startswith(("/", "-")) and "cache" not in part)
+    print(f"--- {Path(command[0]).name} {name}: {'ok' if ran.returncode == 0 else 'FAILED'}\n{ran.stdout}{ran.stderr}")
+    return ran.returncode == 0
+
+
+def _tests(folder: str) -> list[Path]:
+    return [*(ROOT / folder).rglob("test_*.py"), *(ROOT / folder).rglob("*_test.py")]
+
+
+def _run(command: list[str]) -> int:
+    """Run a group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(GROUP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        print(f"stopped after {GROUP_SECONDS_MAX} s")
+        return 1
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)  # pytest then tears its fixtures down
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

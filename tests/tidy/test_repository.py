@@ -1,0 +1,103 @@
+"""What must not get into the repository, and what must be said in it."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+from tests.tidy.repository import ROOT, files, parsed, python_files
+
+_BYTES_MAX = 500_000  # a source file is far smaller; pictures for the docs are kept below this too
+# Written in pieces, so that this file does not name them either.
+_REGISTRIES = re.compile(
+    r"(pypi|pythonhosted|maven|npmjs|crates|debian|docker|conda|anaconda|sonatype|golang)\.(org|io|com|apache)|repo1\.|"
+    r"/(simple|maven2)/",
+    re.IGNORECASE,
+)
+_HOMES = re.compile(r"(?<![\w.}~)-])/(work|root|tmp/w|home/\w+|Users/\w+)/\w")
+_CREDITS = ("LICENSE",)  # its own address is part of the text
+
+
+def test_no_file_names_a_registry_or_its_address() -> None:
+    """Where packages come from is the machine's business: index, mirror and cache are set outside the repository."""
+    named = _lines_with(_REGISTRIES)
+
+    assert len(files()) > 20
+    assert not named
+
+
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    """Absolute paths of somebody's home or work folder mean nothing elsewhere."""
+    assert not _lines_with(_HOMES)
+
+
+def test_patterns_find_what_they_look_for() -> None:
+    """The two patterns above, tried on what they are to find and on what looks alike."""
+    registry, home = "https://" + "py" + "pi.org/simple/x", "cd " + "/ho" + "me/ada/deltaworks"
+
+    assert _REGISTRIES.search(registry)
+    assert _HOMES.search(home)
+    assert not _HOMES.search("ROOT/work/x https://host/home/page {data}/root/x")
+    assert not _REGISTRIES.search("127.0.0.1 apache-airflow maven-artifact-3.9.15.jar python.org")
+
+
+def test_no_file_is_large() -> None:
+    """Data, jars and builds do not belong here; the pins are the largest files."""
+    large = [f"{path}: {size:,} bytes" for path in files() if (size := (ROOT / path).stat().st_size) > _BYTES_MAX]
+
+    assert not large
+
+
+def test_only_settings_and_programs_read_the_environment() -> None:
+    """os.environ is named in settings.py and in bin/, where the mapping is handed in; tests may set it for a child."""
+    readers = {path for path in python_files() if "os.environ" in _attributes(path) or "os.getenv" in _attributes(path)}
+
+    others = {path for path in readers if path.parts[0] not in ("bin", "tests")}
+
+    assert others == {Path("deltaworks/settings.py")}
+
+
+def test_every_lint_rule_that_is_off_has_its_reason() -> None:
+    """Each line in Ruff's lists of ignored rules ends in a comment."""
+    text = (ROOT / "pyproject.toml").read_text()
+    off = tomllib.loads(text)["tool"]["ruff"]["lint"]
+    section = text[text.index("[tool.ruff.lint]") : text.index("[tool.ruff.lint.pydocstyle]")]
+    rules = [line for line in section.splitlines() if re.match(r'^\s*"(?!ALL)[A-Z]+\d*"', line)]
+
+    silent = [line for line in rules if not re.search(r"# \w", line)]
+
+    assert off["select"] == ["ALL"]
+    assert len(rules) > 10
+    assert not silent
+
+
+def test_pins_are_hashed_and_of_one_version_each() -> None:
+    """Every line of a pinned file is a version with hashes, and says which requirement asked for it."""
+    pinned = files("requirements/*.txt")
+    for path in pinned:
+        blocks = re.split(r"\n(?=\S)", (ROOT / path).read_text().strip())
+        loose = [block.splitlines()[0] for block in blocks if "==" not in block or "--hash=sha256:" not in block]
+
+        assert blocks, path
+        assert not loose, path
+
+    assert {path.stem for path in pinned} == {path.stem for path in files("requirements/*.in")}
+
+
+def _lines_with(pattern: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in files():
+        if path.name in _CREDITS or path == Path("tests/tidy/test_repository.py"):
+            continue
+        try:
+            lines = (ROOT / path).read_text().splitlines()
+        except UnicodeDecodeError:
+            continue  # a picture
+        found += [
+            f"{path}:{number} {line.strip()[:80]}" for number, line in enumerate(lines, 1) if pattern.search(line)
+        ]
+    return found
+
+
+def _attributes(path: Path) -> set[str]:
+    return {ast.unparse(node) for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}

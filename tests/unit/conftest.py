@@ -1,0 +1,33 @@
+"""Fixtures of the tests that need no Java: one scratch Postgres per session, one control store per test."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from deltaworks.control import Store
+from tests.scratch_postgres import ScratchPostgres, scratch_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[ScratchPostgres]:
+    """Give a running Postgres server."""
+    with scratch_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def control_dsn(postgres: ScratchPostgres) -> str:
+    """Give the address of a migrated control store with the apps `shop` and `web`, used by this test only."""
+    dsn = postgres.database(f"control_{uuid.uuid4().hex}")
+    with Store(dsn) as store:
+        store.migrate()
+        store.declare_apps(["shop", "web"])
+    return dsn
+
+
+@pytest.fixture
+def store(control_dsn: str) -> Iterator[Store]:
+    """Give a control store with the apps `shop` and `web`."""
+    with Store(control_dsn) as store:
+        yield store
