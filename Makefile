@@ -33,4 +33,4 @@ pins: setup ## renew requirements/*.txt and jars.sha256 from *.in and ivy.xml (U
 
 clean: ## remove environments, jars and caches; data in .deltaworks stays
 	@rm -rf .venv .jars .mypy_cache .ruff_cache .pytest_cache reports
-	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -path ./.deltaworks -prune -o -type d '(' -name __pycache__ -o -name .ruff_cache ')' -prune -exec rm -rf {} +

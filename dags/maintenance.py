@@ -1,5 +1,6 @@
 """maintain__<app>: every ten minutes the small files of each app's tables become large ones."""
 
+# Airflow looks only into files in which it finds the words "airflow" and "dag".
 from deltaworks.settings import Settings
 from deltaworks.supervise.dag_building import maintenance_dags
 

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 import duckdb
 
 from deltaworks.errors import QueryError
-from deltaworks.statements import literal, no_such_table, read_statement
+from deltaworks.statements import literal, read_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ class Analyst:
     def arrow(self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> "pa.Table":
         """Answer one reading statement as an Arrow table (`.to_pandas()` for pandas); raises QueryError."""
         clock = _Clock(self._connection, timeout_seconds)
-        with self._lock, _own_errors(self.tables, timeout_seconds):
+        with self._lock, _own_errors(timeout_seconds):
             self._run(sql, clock)
             with clock.running():
                 return self._connection.to_arrow_table()
@@ -129,7 +129,7 @@ class Analyst:
     ) -> Iterator[tuple[tuple[ResultColumn, ...], Iterator[list[tuple[object, ...]]]]]:
         """Columns and batches of rows, for answers larger than memory; the time limit counts DuckDB's time only."""
         clock = _Clock(self._connection, timeout_seconds)
-        with self._lock, _own_errors(self.tables, timeout_seconds):
+        with self._lock, _own_errors(timeout_seconds):
             self._run(sql, clock)
             yield _columns(self._connection), self._batches(clock)
 
@@ -244,7 +244,7 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[ResultColumn, ...]:
 
 
 @contextmanager
-def _own_errors(tables: Callable[[], tuple[str, ...]], timeout_seconds: float) -> Iterator[None]:
+def _own_errors(timeout_seconds: float) -> Iterator[None]:
     """Turn DuckDB's errors into one line each."""
     try:
         yield
@@ -255,13 +255,10 @@ def _own_errors(tables: Callable[[], tuple[str, ...]], timeout_seconds: float) -
         step = "Narrow it, or allow more with --memory (connect(memory=) in Python)"
         raise QueryError("query", "needs more memory than it may use", step) from None
     except duckdb.Error as error:
-        raise _in_one_line(error, tables=tables) from None
+        raise _in_one_line(error) from None
 
 
-def _in_one_line(error: duckdb.Error, *, tables: Callable[[], tuple[str, ...]]) -> QueryError:
-    unknown = re.search(r'Table with name "?(.+?)"? does not exist', str(error))
-    if unknown:
-        return no_such_table(unknown[1], known=tables())
+def _in_one_line(error: duckdb.Error) -> QueryError:
     said, _, place = str(error).partition("\n\nLINE ")
     finding, _, hint = said.partition("\n")
     finding = re.sub(r"^(\w+ )+Error: ", "", finding).rstrip("!.")

@@ -161,12 +161,15 @@ def _steps(given: Any, inputs: Mapping[str, Form]) -> tuple[Batch | Literal["res
         if together[0] == "restart":
             made.append("restart")
             continue
-        rows = {
-            name: tuple(_given(row, inputs[name]) for row in _list(step, f"a batch of {name}"))
-            for name, step in zip(lists, together, strict=True)
-        }
+        rows = {name: _batch(step, inputs[name], given.line) for name, step in zip(lists, together, strict=True)}
         made.append(Batch(rows=MappingProxyType(rows)))
     return tuple(made)
+
+
+def _batch(step: Any, form: Form, line: int) -> tuple[Wire | Row | Delete, ...]:
+    if not isinstance(step, list):
+        raise _MistakeError(f"{step!r} is no batch", "Write [row, row], or restart", line)
+    return tuple(_given(row, form) for row in step)
 
 
 def _given(row: Any, form: Form) -> Wire | Row | Delete:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from deltaworks.errors import DeclarationError
 
+_LISTED_MAX = 12
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -31,4 +33,7 @@ def nearest(wrong: str, known: Iterable[str], what: str) -> str:
     near = difflib.get_close_matches(wrong.lower(), by_lower, n=1, cutoff=0.5)
     if near:
         return f"The nearest is {by_lower[near[0]]}"
-    return f"Known {what} are {', '.join(names)}" if names else f"There are no {what} yet"
+    if not names:
+        return f"There are no {what} yet"
+    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
+    return f"Known {what} are {', '.join(names[:_LISTED_MAX])}{more}"

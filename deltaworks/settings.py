@@ -62,6 +62,8 @@ class SourceSettings(_Frozen):
 
     schema_file: Path = Field(alias="schema")
     connector: Path
+    simulator: tuple[str, ...] = ()
+    """Python module and arguments that play the source, kept running by `deltaworks up simulator`."""
 
 
 class Settings(_Frozen):
@@ -85,9 +87,7 @@ class Settings(_Frozen):
     arrow_bytes_max: int = Field(default=64 * 2**20, gt=0, description="above, Spark commits instead of Arrow")
 
     @classmethod
-    def load(
-        cls, project: Path | None = None, *, environment: Mapping[str, str] | None = None, **given: Any
-    ) -> Self:
+    def load(cls, project: Path | None = None, *, environment: Mapping[str, str] | None = None, **given: Any) -> Self:
         """Read the project's files and the environment; raises SettingsError with the place of the mistake."""
         env = os.environ if environment is None else environment
         folder = (project or Path(env.get(f"{_PREFIX}PROJECT", ROOT))).resolve()

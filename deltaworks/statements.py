@@ -26,7 +26,6 @@ _FUNCTIONS_REFUSED = frozenset(
         "write_log",
         "get_delta_test_expression",
         "parse_delta_filter_logline",
-        "sleep_ms",  # holds a thread, and is deaf to the time limit
         "current_setting",  # tells paths of the machine
         "getenv",
         "getvariable",
@@ -58,25 +57,14 @@ def read_statement(sql: str, *, connection: "DuckDBPyConnection", known: tuple[s
     nodes = list(_nodes(tree))
     for node in nodes:
         _judge(node)
-    tables = tuple(sorted({name for node in nodes if (name := _table(node, known=known))}))
+    own = _names_given_in_with(nodes)
+    tables = tuple(sorted({name for node in nodes if (name := _table(node, known=known, own=own))}))
     return Statement(sql=f"EXPLAIN{explain[1] or ''} {body}" if explain else sql, tables=tables)
 
 
 def literal(text: str) -> str:
     """A text as SQL says it."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def no_such_table(name: str, *, known: tuple[str, ...]) -> QueryError:
-    """The error for a table that is not there, with the names nearest to what was meant."""
-    wanted = name.lower()
-    near = [table for table in known if table.partition(".")[2] == wanted.rpartition(".")[2]]
-    near = near or get_close_matches(wanted, known, n=3, cutoff=0.7)
-    if not near:
-        bare = {table.partition(".")[2]: table for table in known}
-        near = [bare[match] for match in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
-    step = f"Nearest: {', '.join(near)}" if near else 'Run "show tables" to see what there is'
-    return QueryError(name, "no such table", step)
 
 
 def _tree(sql: str, *, connection: "DuckDBPyConnection") -> dict[str, Any]:
@@ -87,16 +75,22 @@ def _tree(sql: str, *, connection: "DuckDBPyConnection") -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = json.loads(answer[0]) if answer else {"statements": []}
     except RecursionError:
-        raise QueryError("query", "is nested too deeply", "Give its parts names with WITH") from None
+        raise _too_deep() from None
     if parsed.get("error_type") == "not implemented":
         step = "Give PIVOT its values: pivot t on c in ('a', 'b')" if _pivots(sql) else f"Use {_ALLOWED}"
         raise QueryError("query", "only statements that read are allowed here", step)
+    if "expression depth" in parsed.get("error_message", ""):
+        raise _too_deep()
     if parsed.get("error"):
-        raise QueryError("query", f"{parsed['error_message']}", "Mend the SQL")
+        raise QueryError("query", str(parsed["error_message"]), "Mend the SQL")
     if len(parsed["statements"]) != 1:
         raise QueryError("query", f"{len(parsed['statements'])} statements", "Give exactly one")
     tree: dict[str, Any] = parsed["statements"][0]["node"]
     return tree
+
+
+def _too_deep() -> QueryError:
+    return QueryError("query", "is nested too deeply", "Give its parts names with WITH")
 
 
 def _pivots(sql: str) -> bool:
@@ -141,18 +135,36 @@ def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
     return f'SELECT unnest([{names}]::VARCHAR[]) AS "table"'
 
 
-def _table(node: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
+def _names_given_in_with(nodes: list[dict[str, Any]]) -> frozenset[str]:
+    entries = (entry for node in nodes if "cte_map" in node for entry in node["cte_map"]["map"])
+    return frozenset(str(entry["key"]).lower() for entry in entries)
+
+
+def _table(node: dict[str, Any], *, known: tuple[str, ...], own: frozenset[str]) -> str | None:
     """The lake's table that the node names, or None for a node that names none."""
     if node.get("type") != "BASE_TABLE":
         return None
     catalog, schema, table = (str(node.get(f"{part}_name", "")) for part in ("catalog", "schema", "table"))
     if not catalog and not schema:
-        if _FILE_MARKS & set(table):  # else DuckDB would take the name for a file's
-            raise no_such_table(table, known=known)
-        return None  # a name from WITH; any other is unknown to DuckDB
+        # else DuckDB would take the name for a file's, or for a view of its own that tells of the machine
+        if table.lower() not in own or _FILE_MARKS & set(table):
+            raise _no_such_table(table, known=known)
+        return None
     name = ".".join(part for part in (catalog, schema, table) if part)
     if catalog or name.lower() not in known:
-        raise no_such_table(name, known=known)
+        raise _no_such_table(name, known=known)
     if node.get("at_clause"):
         raise QueryError(name, "earlier versions cannot be asked for here", "Take AT (…) out")
     return name.lower()
+
+
+def _no_such_table(name: str, *, known: tuple[str, ...]) -> QueryError:
+    """The error for a table that is not there, with the names nearest to what was meant."""
+    wanted = name.lower()
+    near = [table for table in known if table.partition(".")[2] == wanted.rpartition(".")[2]]
+    near = near or get_close_matches(wanted, known, n=3, cutoff=0.7)
+    if not near:
+        bare = {table.partition(".")[2]: table for table in known}
+        near = [bare[match] for match in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
+    step = f"Nearest: {', '.join(near)}" if near else 'Run "show tables" to see what there is'
+    return QueryError(name, "no such table", step)

@@ -79,13 +79,14 @@ def judge(document: Any, *, table: str, columns: Sequence[str]) -> Iterator[Find
         next_step = "Write expectations: [...], or waived: with the reason"
         yield Finding(place=shown, finding="a suite is a mapping", next_step=next_step)
         return
-    for key in document:
-        if key not in _SUITE_KEYS:
-            yield Finding(place=shown, finding=f"unknown key {key}", next_step=nearest(key, _SUITE_KEYS, "keys"))
+    unknown = [key for key in document if key not in _SUITE_KEYS]
+    for key in unknown:
+        yield Finding(place=shown, finding=f"unknown key {key}", next_step=nearest(key, _SUITE_KEYS, "keys"))
     if document.get("name", table) != table:
         next_step = f"Write {table}, or leave it out: the path is the name"
         yield Finding(place=shown, finding=f"name is {document['name']!r}", next_step=next_step)
-    yield from _waived_or_not(document, shown)
+    if not unknown:
+        yield from _waived_or_not(document, shown)
     expectations = document.get("expectations", [])
     if not isinstance(expectations, list):
         yield Finding(place=shown, finding="expectations is no list", next_step="Write - type: ... for each")
@@ -124,7 +125,10 @@ def _expectation(one: Any, shown: str, columns: Sequence[str]) -> Iterator[Findi
             yield Finding(place=place, finding=f"{key} is no mapping", next_step=f"Write {key}: {{...}}")
     if not isinstance(kind, str) or kind not in TYPES:
         finding = f"there is no expectation {kind}" if kind else "there is no type"
-        yield Finding(place=place, finding=finding, next_step=nearest(str(kind), TYPES, "expectations"))
+        next_step = (
+            nearest(str(kind), TYPES, "expectations") if kind else f"Write type: {next(iter(TYPES))}, or another"
+        )
+        yield Finding(place=place, finding=finding, next_step=next_step)
     elif isinstance(kwargs, dict):
         yield from _arguments(kind, kwargs, place)
     if isinstance(kwargs, dict):

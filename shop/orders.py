@@ -144,13 +144,8 @@ class Shop:
     def take(self, action: Action) -> None:
         """Do to this state what the action does to the database."""
         match action:
-            case AddProduct():
-                self.price_of[action.product_id], self.stock_of[action.product_id] = action.price, action.quantity
-                self.next_product_id = action.product_id + 1
-            case ChangePrice():
-                self.price_of[action.product_id] = action.price
-            case Restock():
-                self.stock_of[action.product_id] = action.after
+            case AddProduct() | ChangePrice() | Restock():
+                self._take_product(action)
             case AddCustomer():
                 self.orders_of[action.customer_id] = 0
                 self.next_customer_id = action.customer_id + 1
@@ -165,6 +160,15 @@ class Shop:
                     self.stock_of[line.product_id] += line.quantity
             case ChangeCustomer():
                 pass  # nothing that follows depends on an address
+
+    def _take_product(self, action: AddProduct | ChangePrice | Restock) -> None:
+        if isinstance(action, AddProduct):
+            self.stock_of[action.product_id] = action.quantity
+            self.next_product_id = action.product_id + 1
+        if isinstance(action, Restock):
+            self.stock_of[action.product_id] = action.after
+        else:
+            self.price_of[action.product_id] = action.price
 
     def _place(self, order: PlaceOrder) -> None:
         self.orders_of[order.customer_id] += 1

@@ -38,8 +38,10 @@ class PageView(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """Shares (0 to 1) of positions that carry a fault. A position has one of the last three; any but a malformed one
-    may be copied on top."""
+    """Shares (0 to 1) of positions that carry a fault.
+
+    A position is out of order, late or malformed, never two of them; one that is not malformed may be copied as well.
+    """
 
     duplicates: float = 0.0
     out_of_order: float = 0.0
@@ -73,7 +75,8 @@ def page_views(
             _, _, key, value = heappop(copies)
             yield PageView(due_us, "copy", key, value)
         user = 1 + int(users * chance() * chance())  # the product of two chances: low numbers visit most
-        roll, event_us, kind = chance(), due_us, "view"
+        roll, event_us = chance(), due_us
+        kind: Kind = "view"
         if roll < disorder_below:
             kind = "malformed" if roll < faults.malformed else "late" if roll < late_below else "out_of_order"
             low, high = LATE_US if kind == "late" else DISORDER_US

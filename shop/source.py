@@ -97,7 +97,7 @@ class Source:
         lost = (psycopg.OperationalError, psycopg.InterfaceError)
         retrying = Retrying(
             retry=retry_if_exception_type(lost),
-            wait=wait_exponential_jitter(initial=0.1, max=2),  # a Postgres restart takes about a second
+            wait=wait_exponential_jitter(multiplier=0.1, max=2),  # a Postgres restart takes about a second
             stop=stop_after_delay(self._patience) | stop_when_event_set(self._stopping),
             sleep=sleep_using_event(self._stopping),
             before_sleep=self._lost,

@@ -100,7 +100,7 @@ class PageViewTopic:
     def _require_topic(self) -> None:
         retrying = Retrying(
             retry=retry_if_exception_type(KafkaException),
-            wait=wait_exponential_jitter(initial=0.1, max=2),
+            wait=wait_exponential_jitter(multiplier=0.1, max=2),
             stop=stop_after_delay(self._patience) | stop_when_event_set(self._stopping),
             sleep=sleep_using_event(self._stopping),
             reraise=True,

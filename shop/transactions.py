@@ -25,20 +25,27 @@ _Cursor = Cursor[tuple[Any, ...]]
 def is_done(cursor: _Cursor, action: Action) -> bool:
     """Is the effect of the action there? No for actions that may simply be repeated."""
     match action:
-        case AddProduct(product_id=product_id):
-            return _exists(cursor, "select from products where product_id = %s", product_id)
-        case AddCustomer(customer_id=customer_id):
-            return _exists(cursor, "select from customers where customer_id = %s", customer_id)
-        case PlaceOrder(order_id=order_id):
-            return _exists(cursor, "select from orders where order_id = %s", order_id)
-        case PayOrder(order_id=order_id) | CancelOrder(order_id=order_id):
-            return _exists(cursor, "select from orders where order_id = %s and status <> 'placed'", order_id)
-        case Restock(product_id=product_id, before=before):
-            return _exists(cursor, "select from stock where product_id = %s and quantity <> %s", product_id, before)
-        case RemoveCustomer(customer_id=customer_id):
-            return not _exists(cursor, "select from customers where customer_id = %s", customer_id)
-        case ChangePrice() | ChangeCustomer():
+        case AddProduct():
+            query, values = "select from products where product_id = %s", [action.product_id]
+        case AddCustomer():
+            query, values = "select from customers where customer_id = %s", [action.customer_id]
+        case PlaceOrder():
+            query, values = "select from orders where order_id = %s", [action.order_id]
+        case PayOrder() | CancelOrder():
+            query, values = "select from orders where order_id = %s and status <> 'placed'", [action.order_id]
+        case Restock():
+            query, values = (
+                "select from stock where product_id = %s and quantity = %s",
+                [action.product_id, action.after],
+            )
+        case RemoveCustomer():
+            query, values = (
+                "select where not exists (select from customers where customer_id = %s)",
+                [action.customer_id],
+            )
+        case _:  # new prices and addresses
             return False
+    return cursor.execute(query, values).fetchone() is not None
 
 
 def write(cursor: _Cursor, action: Action) -> None:
@@ -166,14 +173,10 @@ def _given(cursor: _Cursor, table: str, column: str, value: int) -> None:
 
 
 def _one(cursor: _Cursor, query: str, values: tuple[object, ...]) -> None:
-    cursor.execute(query, values)  # type: ignore[call-overload]  # constants of this module, not literals to mypy
+    cursor.execute(query, values)
     if cursor.rowcount != 1:
         raise StackError(
             "database shop",
-            f"{cursor.rowcount} rows instead of one for: {query.split(' where ')[0]}",
+            f"{cursor.rowcount} rows instead of one for: {query.split(' where ', maxsplit=1)[0]}",
             "Somebody else changed the shop: start the simulator anew, it reads the state first",
         )
-
-
-def _exists(cursor: _Cursor, query: str, *values: object) -> bool:
-    return cursor.execute(query, values).fetchone() is not None  # type: ignore[call-overload,no-any-return]

@@ -2,18 +2,16 @@
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z", re.ASCII)
 _BIGINT = range(-(2**63), 2**63)
 _TEXTS = ("event_id", "session_id", "page")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A page view as its sender meant it; event_time in UTC."""
+class View(NamedTuple):
+    """A page view as its sender meant it; event_time in UTC. A named tuple: the check makes millions."""
 
     event_id: str
     event_time: datetime

@@ -18,10 +18,11 @@ def main() -> int:
     parser.add_argument("--drain", action="store_true", help="work until caught up, then end")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         return Driver(app=given.app, settings=Settings.load(given.project), drain=given.drain).run()
     except DeltaworksError as error:
-        logging.getLogger("deltaworks").error("%s", error)
+        logging.getLogger("deltaworks").error("%s", error)  # an expected error is one line
         return 3
     except Exception:
         logging.getLogger("deltaworks").exception("the driver failed")

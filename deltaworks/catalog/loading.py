@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from deltaworks.catalog.companions import case_findings, suite_findings
-from deltaworks.catalog.declared import Catalog, catalog_of
+from deltaworks.catalog.declared import Catalog, Declared, catalog_of
 from deltaworks.catalog.own import own_findings
 from deltaworks.catalog.project import read_project
 from deltaworks.catalog.reading import Readable, name_of, read_table, table_folders
@@ -44,6 +44,11 @@ def check(project: Path) -> list[Finding]:
     return [*judged.findings, *case_findings(_sound(judged), project)]
 
 
+def readable(project: Path) -> Mapping[str, Declared]:
+    """The tables that could be read, right or not, by name."""
+    return {name: table.declared for name, table in _judge(project.resolve()).tables.items()}
+
+
 def _judge(project: Path) -> _Judged:
     folders, findings = table_folders(project)
     names = {name_of(folder) for folder in folders}
@@ -58,8 +63,9 @@ def _judge(project: Path) -> _Judged:
     findings += wrong
     for table in tables.values():
         findings += own_findings(table)
-        findings += transform_findings(table, project)
     findings += relation_findings(tables, names, known)
+    for table in tables.values():
+        findings += transform_findings(table, names, project)
     findings += suite_findings(tables, names, project)
     return _Judged(tables=tables, findings=tuple(findings))
 

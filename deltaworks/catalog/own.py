@@ -20,8 +20,10 @@ _WIRES = {"timestamp": ("micros", "millis", "seconds"), "date": ("days",)}
 
 def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
-    rules = (_texts, _layer, _keeping, _bronze, _reading, _columns, _types, _wires, _named, _keys, _combine, _times)
-    return chain.from_iterable(rule(table) for rule in rules)
+    misplaced = list(_layer(table))
+    rules = (_texts, _bronze, _reading, _columns, _types, _named, _keys, _combine, _times)
+    further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
+    return chain(misplaced, chain.from_iterable(rule(table) for rule in further))
 
 
 def _texts(table: Readable) -> Iterator[Finding]:
@@ -136,7 +138,7 @@ def _wires(table: Readable) -> Iterator[Finding]:
 def _named(table: Readable) -> Iterator[Finding]:
     """Columns that the declaration names elsewhere are declared."""
     declared, names = table.declared.table, [column.name for column in table.declared.table.columns]
-    if isinstance(declared.kept_as, Raw):
+    if isinstance(declared.kept_as, Raw) or not names:
         return
     mentioned = [("kept_as", "key", key) for key in table.declared.keys]
     match declared.kept_as:
@@ -194,7 +196,7 @@ def _times(table: Readable) -> Iterator[Finding]:
     for column in _of(declared.columns, (declared.event_time,)):
         if _type(column) and column.type not in ("timestamp", "date"):
             next_step = "Name a timestamp or date column"
-            yield table.at_field("event_time", f"event_time {column.name} is a {column.type}", next_step)
+            yield table.at_field("event_time", f"event_time {column.name} is of type {column.type}", next_step)
     if declared.late is not None and not isinstance(declared.kept_as, Raw):
         if not isinstance(declared.kept_as, Aggregate):
             next_step = "Take it out: this table uses every row, however late"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import deltaworks.words
 from deltaworks.catalog.declared import Declared, inputs_of, keys_of
-from deltaworks.catalog.shape import misfits
+from deltaworks.catalog.shape import Misfit, misfits
 from deltaworks.catalog.source import Source, import_file, read_source
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Table
@@ -18,6 +18,7 @@ from deltaworks.words.reading import Kafka
 LAYERS = ("bronze", "silver", "gold")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _WORDS = tuple(deltaworks.words.__all__)
+_MISSING = re.compile(r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only |positional )?arguments?: (.*)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def read_table(folder: Path, project: Path) -> Readable | list[Finding]:
     table = _run(source)
     if isinstance(table, Finding):
         return [table]
-    if wrong := [_misfit(source, field, what) for field, what in misfits(table)]:
+    if wrong := [_misfit(source, misfit) for misfit in misfits(table)]:
         return wrong
     return Readable(declared=_declared(folder, project, table, source), source=source)
 
@@ -132,18 +133,23 @@ def _raised(source: Source, error: BaseException) -> Finding:
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source.path)]
     place = source.at(frames[-1] if frames else None)
     if isinstance(error, NameError) and error.name:
-        return Finding(place=place, finding=str(error), next_step=nearest(error.name, _WORDS, "words"))
-    text = re.sub(r"\.?__init__\(\)| keyword-only| positional", "", str(error)) or type(error).__name__
+        known = error.name in _WORDS
+        next_step = "Import it from deltaworks.words" if known else nearest(error.name, _WORDS, "words")
+        return Finding(place=place, finding=f"{error.name} is not defined", next_step=next_step)
+    if missing := _MISSING.match(str(error)):
+        finding = f"{missing[1]} lacks {missing[2].replace(chr(39), '')}"
+        return Finding(place=place, finding=finding, next_step="Give every field that has no default")
+    text = str(error) or type(error).__name__
     if not isinstance(error, TypeError):
         text = f"{type(error).__name__}: {text}"
-    finding, _, hint = text.partition(": did you mean ")
-    next_step = f"The nearest is {hint.rstrip('?').strip(chr(39))}" if hint else "Mend the declaration"
+    finding, _, hint = text.replace(".__init__()", "").partition(": did you mean ")
+    next_step = f"The nearest is {hint.strip(chr(39) + '?')}" if hint else "Mend the declaration"
     return Finding(place=place, finding=finding, next_step=next_step)
 
 
-def _misfit(source: Source, field: str, what: str) -> Finding:
-    place = source.field(field.partition(".")[0])
-    return Finding(place=place, finding=f"{field} {what}", next_step="Give the field what it wants")
+def _misfit(source: Source, misfit: Misfit) -> Finding:
+    place = source.field(re.split(r"[.\[]", misfit.field)[0])
+    return Finding(place=place, finding=f"{misfit.field} holds {misfit.held}", next_step=f"Give {misfit.wanted}")
 
 
 def _subfolders(folder: Path) -> list[Path]:

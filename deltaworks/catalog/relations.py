@@ -48,7 +48,7 @@ def _layers(table: Readable, inputs: list[Readable]) -> Iterator[Finding]:
         elif raw and not parses:
             next_step = "Parse it in a silver table with json(...) or debezium(...), and read that one"
             yield table.at_field("reads", f"{name} is raw: it has no columns", next_step)
-        elif LAYERS.index(layer) > LAYERS.index(table.declared.layer):
+        elif table.declared.layer != "bronze" and LAYERS.index(layer) > LAYERS.index(table.declared.layer):
             finding = f"a {table.declared.layer} table reads {name}"
             yield table.at_field("reads", finding, f"Move this table to {layer}: layers are read upwards only")
 

@@ -83,7 +83,7 @@ def read_source(path: Path, project: Path) -> Source | Finding:
         return Source(path, shown, ast.parse(path.read_bytes(), filename=str(path)))
     except SyntaxError as error:
         place = f"{shown}:{error.lineno}" if error.lineno else shown
-        return Finding(place=place, finding=f"not Python: {error.msg}", next_step="Mend the line")
+        return Finding(place=place, finding=f"not Python: {error.msg.rstrip('?')}", next_step="Mend the line")
     except (OSError, ValueError) as error:
         return Finding(place=shown, finding=f"cannot be read ({error})", next_step="Mend the file")
 

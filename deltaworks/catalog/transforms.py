@@ -58,8 +58,11 @@ _REACHES_OUT = frozenset(
 )
 
 
-def transform_findings(table: Readable, project: Path) -> Iterator[Finding]:
-    """Everything that is wrong with the text of a table's transform.py, also that there is one or none."""
+def transform_findings(table: Readable, names: set[str], project: Path) -> Iterator[Finding]:
+    """Everything that is wrong with the text of a table's transform.py, also that there is one or none.
+
+    `names` are the tables that there are: parameters are judged once the inputs are right.
+    """
     declared = table.declared
     wanted = _wanted(table)
     if declared.transform is None:
@@ -73,12 +76,14 @@ def transform_findings(table: Readable, project: Path) -> Iterator[Finding]:
         yield source
         return
     if not wanted:
-        next_step = "Delete it: columns are taken by name"
-        yield Finding(place=source.shown, finding=f"is not run: the table reads {declared.reads}", next_step=next_step)
+        if not isinstance(declared.table.reads, str | tuple):
+            finding = f"is not run: the table reads {declared.reads}"
+            yield Finding(place=source.shown, finding=finding, next_step="Delete it: columns are taken by name")
         return
     yield from _imports(source)
     for name in wanted:
         yield from _function(table, source, name)
+    yield from _parameters(table, source, wanted, names)
     yield from _impure(source)
 
 
@@ -104,29 +109,45 @@ def _imports(source: Source) -> Iterator[Finding]:
 
 
 def _function(table: Readable, source: Source, name: str) -> Iterator[Finding]:
-    function = source.functions().get(name)
-    if function is None:
+    if name not in source.functions():
         next_step = f"Write def {name}({_signature(table, name)})"
         yield Finding(place=source.shown, finding=f"there is no function {name}", next_step=next_step)
+
+
+def _parameters(table: Readable, source: Source, functions: tuple[str, ...], names: set[str]) -> Iterator[Finding]:
+    """Every function takes the inputs by name, and nothing else."""
+    inputs = table.declared.inputs
+    wanted = parameter_names(inputs)
+    if len(set(inputs)) < len(inputs) or any(name not in names or name.startswith("bronze.") for name in inputs):
         return
-    wanted, given = parameter_names(table.declared.inputs), function.args
     if len(set(wanted)) < len(wanted):
         next_step = "Read one of them through a table of another name"
         yield table.at_field("reads", "two inputs have the same name in different layers", next_step)
         return
+    for name in functions if inputs else ():
+        if name in source.functions():
+            yield from _parameters_of(table, source, source.functions()[name], wanted)
+
+
+def _parameters_of(
+    table: Readable, source: Source, function: ast.FunctionDef, wanted: tuple[str, ...]
+) -> Iterator[Finding]:
+    name, given = function.name, function.args
     parameters = [*given.args, *given.kwonlyargs]
     unknown = [parameter for parameter in parameters if parameter.arg not in wanted]
     for parameter in unknown:
         finding = f"{name} takes {parameter.arg}, which is no input"
         next_step = nearest(parameter.arg, wanted, "inputs")
         yield Finding(place=source.at(parameter.lineno), finding=finding, next_step=next_step)
+    if unknown:
+        return
     place, next_step = source.at(function.lineno), f"Write def {name}({_signature(table, name)})"
-    by_name = not (given.posonlyargs or given.vararg or given.kwarg)
-    if not unknown and (not by_name or len(parameters) < len(wanted)):
+    if given.posonlyargs or given.vararg or given.kwarg or len(parameters) < len(wanted):
         finding = f"{name} does not take its inputs by name"
         yield Finding(place=place, finding=finding, next_step=next_step)
+        return
     optional = len(given.defaults) + sum(default is not None for default in given.kw_defaults)
-    if name == "keys_from" and len(wanted) > 1 and not unknown and optional < len(parameters):
+    if name == "keys_from" and len(wanted) > 1 and optional < len(parameters):
         finding = "keys_from is called with one changed input at a time"
         yield Finding(place=place, finding=finding, next_step=next_step)
 

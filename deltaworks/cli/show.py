@@ -27,9 +27,13 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
         out.print(f"{title}: {empty}")
         return
     grid = Grid(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for name in rows[0]:
+    for place, name in enumerate(rows[0]):
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
-        grid.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
+        # names and numbers stay whole however narrow the terminal; headers and texts may fold
+        whole = max(len(_cell(row[name])) for row in rows) if numeric or place == 0 else None
+        grid.add_column(
+            name.replace("_", " "), justify="right" if numeric else "left", overflow="fold", min_width=whole
+        )
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
     out.print(grid)
@@ -37,7 +41,7 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
 
 def _cell(value: object) -> str:
     if value is None:
-        return "[dim]-[/dim]"
+        return "-"
     if isinstance(value, bool):
         value = "yes" if value else "no"
     if isinstance(value, int):

@@ -129,7 +129,7 @@ def _row(part: "PartState") -> dict[str, object]:
     return {
         "part": part.name,
         "state": part.state,
-        "pid": part.pid,
+        "pid": part.pid if part.pid is None else str(part.pid),
         "port": str(part.port) if part.port else None,
         "for": _duration(now() - part.since),
         "restarts": part.restarts,

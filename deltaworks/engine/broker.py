@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deltaworks.errors import SourceError
 
+
 @dataclass(frozen=True)
 class Edge:
     """What the broker has of one partition: offsets in [low, high)."""

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
@@ -16,7 +14,7 @@ log = logging.getLogger("deltaworks.commands")
 Report = Callable[[Mapping[str, Any]], None]
 
 
-def obey(command: Command, *, store: Store, flow: Flow, spark: SparkSession) -> None:
+def obey(command: Command, *, store: Store, flow: Flow) -> None:
     """Carry out one command and write its result or its error; only the loss of the lease ends the driver."""
     log.info("command %s: %s %s", command.id, command.kind, command.table_name)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import deltalake
 import pyarrow as pa
@@ -19,7 +19,7 @@ from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
-Rows = pa.Table | DataFrame
+Rows: TypeAlias = pa.Table | DataFrame
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal)
 
 
@@ -52,9 +52,9 @@ Guard = Callable[[], None]
 
 
 class Committer:
-    """Commits to owned tables. `spark` is the session of the batch in hand; `arrow_bytes_max` chooses the way."""
+    """Commits to owned tables. `spark` is the session of the batch in hand (None: marks only)."""
 
-    def __init__(self, *, spark: SparkSession, arrow_bytes_max: int, guard: Guard) -> None:
+    def __init__(self, *, spark: SparkSession | None, arrow_bytes_max: int, guard: Guard) -> None:
         """Keep what every commit needs."""
         self.spark, self.arrow_bytes_max, self.guard = spark, arrow_bytes_max, guard
 
@@ -67,7 +67,7 @@ class Committer:
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
-            if how is not None and self._touched(table, rows, how) > self.arrow_bytes_max:
+            if how is not None and self.spark is not None and self._touched(table, rows, how) > self.arrow_bytes_max:
                 rows = self.spark.createDataFrame(rows)
         if isinstance(rows, pa.Table):
             self._by_arrow(table, rows, entry, how)
@@ -162,7 +162,7 @@ class Committer:
                 elif clause.act == "update":
                     merged = merged.whenMatchedUpdate(clause.when, dict(clause.set))
                 else:
-                    merged = merged.whenNotMatchedInsert(clause.when, dict(clause.set))
+                    merged = merged.whenNotMatchedInsert(clause.when, dict(clause.set))  # type: ignore[arg-type]  # None is its default
             merged.execute()
         finally:
             for name in settings:
@@ -242,6 +242,8 @@ def literal(value: Any) -> str:
         case date():
             return f"cast('{value.isoformat()}' as date)"
         case Decimal():
-            return f"cast('{value}' as decimal({max(len(value.as_tuple().digits), 1)},{-int(value.as_tuple().exponent)}))"
+            return (
+                f"cast('{value}' as decimal({max(len(value.as_tuple().digits), 1)},{-int(value.as_tuple().exponent)}))"
+            )
         case _:
             return str(value)

@@ -7,9 +7,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.base import QueryContextType
@@ -74,7 +75,7 @@ class _Transform:
         try:
             given = self.functions[function](**frames)
         except Exception as error:  # noqa: BLE001  # whatever the file raises is its finding
-            return _raised(self.source, error)
+            return _raised(self.source, error, {name for frame in frames.values() for name in frame.columns})
         if isinstance(given, DataFrame):
             return given
         return self.finding(function, f"{function} gives {type(given).__name__}, no DataFrame", "Return a DataFrame")
@@ -137,8 +138,9 @@ def _columns(transform: _Transform, function: str, given: DataFrame, wanted: Seq
         yield transform.finding(function, f"{function} gives {name} twice", "Give it once")
     for name in names:
         if name not in declared:
+            missing = [one for one in declared if one not in names]
             what = "no key" if function == "keys_from" else "not declared"
-            next_step = nearest(name, [one for one in declared if one not in names] or declared, "columns")
+            next_step = nearest(name, missing, "missing columns") if missing else "Take it out, or declare it"
             yield transform.finding(function, f"{function} gives {name}, which is {what}", next_step)
     for column in wanted:
         if column.name not in names:
@@ -158,7 +160,7 @@ def _plan(frame: DataFrame) -> list[dict[str, object]]:
     return nodes
 
 
-def _raised(source: Source, error: Exception) -> Finding:
+def _raised(source: Source, error: Exception, columns: Collection[str] = ()) -> Finding:
     """An error of the file as a finding: its line, one sentence, the nearest name; never a trace."""
     place = source.at(_line(source, error))
     if isinstance(error, AnalysisException) and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
@@ -166,10 +168,16 @@ def _raised(source: Source, error: Exception) -> Finding:
         wrong = parameters.get("objectName", "?").strip("`")
         known = re.findall(r"`([^`]+)`", parameters.get("proposal", ""))
         return Finding(place=place, finding=f"there is no column {wrong}", next_step=nearest(wrong, known, "columns"))
-    if isinstance(error, AttributeError) and not isinstance(error, PySparkException):
-        return Finding(place=place, finding=str(error).splitlines()[0], next_step="Mend the line")
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    text = re.sub(r"^\[[A-Z0-9_.]+\] *| *SQLSTATE: \w+.*$", "", text)
+    if isinstance(error, PySparkException) and error.getCondition() == "ATTRIBUTE_NOT_SUPPORTED":
+        wrong = (error.getMessageParameters() or {}).get("attr_name", "?")
+        return Finding(place=place, finding=f"there is no column {wrong}", next_step=nearest(wrong, columns, "columns"))
+    text = (str(error).strip() or "no message").splitlines()[0]
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        finding = f"{error.obj.__name__} has no {error.name}"
+        return Finding(place=place, finding=finding, next_step=nearest(error.name, dir(error.obj), "names"))
+    if not isinstance(error, PySparkException):
+        text = f"{type(error).__name__}: {text}"
+    text = re.sub(r"^\[[A-Z0-9_.]+\] *| *SQLSTATE: \w+.*$| \(/.*\)$", "", text)
     return Finding(place=place, finding=text, next_step="Mend the line")
 
 
@@ -189,12 +197,15 @@ def _line(source: Source, error: Exception) -> int | None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without PySpark's own log of failed analyses: it prints the JVM's trace to the user."""
-    logger = logging.getLogger("DataFrameQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    loggers = [logging.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 @contextmanager

@@ -17,16 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import catalog as catalogs
+from deltaworks.control.heartbeats import DriverState
 from deltaworks.control.leases import Lease
 from deltaworks.control.store import Store
+from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import obey
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.session import open_session
-from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.source import open_stream
+from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseHeldError, LeaseLostError
 from deltaworks.local import processes
-from deltaworks.errors import ControlError, DeltaworksError, LeaseHeldError, LeaseLostError
 from deltaworks.settings import Settings
 
 EXIT_NOT_OWNER = 75
@@ -53,19 +54,27 @@ class Driver:
 
     def run(self) -> int:
         """Run until stopped, drained or superseded; returns the exit code."""
+        return self._own(self._work)
+
+    def run_commands(self, *, until: int) -> int:
+        """Own a stopped app just long enough to carry out its queued commands up to `until`; no Spark is started."""
+        return self._own(lambda: self._work_off(until))
+
+    def _own(self, work: Callable[[], None]) -> int:
         self.catalog = catalogs.load(self.settings.project)
         self.catalog.app(self.app)  # an unknown app is refused before anything is touched
         self.store.declare_apps(self.catalog.apps)
         try:
             self.lease = self._acquire()
         except LeaseHeldError as error:
-            log.error("%s", error)
+            log.error("%s", error)  # an expected end: one line, no trace
             return EXIT_NOT_OWNER
+        log.info("app %s is owned with epoch %d", self.app, self.lease.epoch)
         try:
             self._beat("starting", force=True)
-            self._work()
+            work()
         except LeaseLostError as error:
-            log.error("%s", error)
+            log.error("%s", error)  # an expected end: one line, no trace
             return EXIT_NOT_OWNER
         except BaseException as error:
             self.failure = error
@@ -74,6 +83,7 @@ class Driver:
             raise
         self._beat("stopped", force=True)
         self._release()
+        log.info("app %s ended well", self.app)
         return 0
 
     # -- ownership ----------------------------------------------------------------------------------------------
@@ -142,9 +152,7 @@ class Driver:
         app = self.settings.app(self.app)
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         self.broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
-        flow = Flow(app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self.guard)
-        self.flow = flow
-        flow.fence(spark)
+        flow = self._flow()
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow)
@@ -158,6 +166,22 @@ class Driver:
         with self.lock:
             flow.settle()
             closing.announce()
+
+    def _flow(self) -> Flow:
+        """Open the app's tables and fence older owners out."""
+        self.flow = Flow(app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self.guard)
+        self.flow.fence()
+        self.store.requeue_running(self.app, self.epoch)  # a command that died with an older owner is done again
+        return self.flow
+
+    def _work_off(self, until: int) -> None:
+        flow = self._flow()
+        while not self.store.command(until).finished:
+            self.guard()
+            command = self.store.take(self.app, epoch=self.epoch)
+            if command is None:
+                raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
+            obey(command, store=self.store, flow=flow)
 
     def _start(self, spark: SparkSession, flow: Flow) -> StreamingQuery:
         starts = flow.begin(self.broker.edges(flow.topics))
@@ -187,10 +211,11 @@ class Driver:
             self._beat("running")
             closing.announce()
             self._catch_up(spark)
-            self._commands(spark)
+            self._commands()
             if ended and not self._behind():
                 return
             if self._desired_stopped():
+                log.info("the desired state is stopped: draining")
                 self._beat("draining", force=True)
                 return
 
@@ -219,11 +244,11 @@ class Driver:
         with self.lock:
             return self.flow.behind()
 
-    def _commands(self, spark: SparkSession) -> None:
+    def _commands(self) -> None:
         command = self._ask(lambda: self.store.take(self.app, epoch=self.epoch))
         if command is not None:
             with self.lock:
-                obey(command, store=self.store, flow=self.flow, spark=spark)
+                obey(command, store=self.store, flow=self.flow)
 
     def _desired_stopped(self) -> bool:
         if self.drain:
@@ -243,13 +268,14 @@ class Driver:
 
     # -- heartbeat ----------------------------------------------------------------------------------------------
 
-    def _beat(self, state: str, *, force: bool = False) -> None:
+    def _beat(self, state: DriverState, *, force: bool = False) -> None:
         now = time.monotonic()
-        if self.lease is None or (not force and now - self._beaten_at < BEAT_SECONDS):
+        lease = self.lease
+        if lease is None or (not force and now - self._beaten_at < BEAT_SECONDS):
             return
         self._beaten_at = now
         progress = self._progress(now)
-        self._ask(lambda: self.store.beat(self.lease, state=state, progress=progress))
+        self._ask(lambda: self.store.beat(lease, state=state, progress=progress))
 
     def _progress(self, now: float) -> dict[str, Any]:
         error = None if self.failure is None else f"{type(self.failure).__name__}: {str(self.failure)[:500]}"

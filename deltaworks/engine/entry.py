@@ -76,10 +76,10 @@ class Entry:
     def from_json(cls, text: str | None) -> Self | None:
         """Read an entry back; None when the text is not one of ours (a foreign commit)."""
         try:
-            raw: dict[str, Any] = json.loads(text or "")
-            known = {f.name for f in fields(cls)}
+            raw: Any = json.loads(text or "null")
             if not isinstance(raw, dict) or "kind" not in raw or "epoch" not in raw:
                 return None
+            known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             values["position"] = Position(**raw.get("position", {}))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))

@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.broker import Edge
+from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.types import arrow_schema
 from deltaworks.engine.writers import append, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
@@ -78,10 +78,12 @@ class Flow:
                 self.bronze.append(RawWriter(declared, own))
             case Append():
                 own = self._input(declared, arrow_schema(declared.table.columns, system=append.SYSTEM))
-                self.writers.append(AppendWriter(declared, own=own, **self._over_bronze(declared)))
+                source, side = self._over_bronze(declared)
+                self.writers.append(AppendWriter(declared, own=own, source=source, quarantine=side))
             case Latest():
                 own = self._input(declared, arrow_schema(declared.table.columns, system=latest.SYSTEM))
-                self.writers.append(LatestWriter(declared, own=own, **self._over_bronze(declared)))
+                source, side = self._over_bronze(declared)
+                self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side))
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 self.writers.append(AggregateWriter(declared, own=own, source=self.inputs[declared.inputs[0]]))
@@ -103,14 +105,14 @@ class Flow:
         path = self.settings.lake / layer / table
         return OwnedTable(name=name, path=path, schema=schema, entry=entry, change_feed=change_feed)
 
-    def _over_bronze(self, declared: Declared) -> dict[str, Input | OwnedTable]:
+    def _over_bronze(self, declared: Declared) -> tuple[Input, OwnedTable]:
         side = self._owned(f"{declared.name}__quarantine", QUARANTINE)
         self.sides[declared.name] = side
-        return {"source": self.inputs[declared.inputs[0]], "quarantine": side}
+        return self.inputs[declared.inputs[0]], side
 
-    def fence(self, spark: SparkSession) -> None:
+    def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
-        committer = self._committer(spark)
+        committer = self._committer(None)
         for table in self.tables():
             if table.entry.kind == "create" and table.entry.epoch == self.epoch:
                 continue

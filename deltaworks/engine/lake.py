@@ -172,5 +172,5 @@ def read_commit(path: Path, version: int) -> Commit:
 def _same(there: pa.DataType, declared: pa.DataType) -> bool:
     """Whether Delta's type is the declared one (Delta has no large or fixed variants)."""
     if pa.types.is_list(declared) or pa.types.is_large_list(declared):
-        return pa.types.is_list(there) or pa.types.is_large_list(there)
+        return bool(pa.types.is_list(there) or pa.types.is_large_list(there))
     return bool(there == declared) or str(there).removeprefix("large_") == str(declared)

@@ -139,23 +139,29 @@ class Ledger:
         )
 
     def _verdict(self, declared: Declared, standing: _Standing) -> str:
+        red = next(self._reds(declared, standing), None)
+        return f"RED: {red}" if red else next(self._lags(standing), "ok")
+
+    def _reds(self, declared: Declared, standing: _Standing) -> Iterator[str]:
         totals = standing.entry.totals
         if not totals.balanced:
-            return "RED: read is not the sum of where rows went"
+            yield "read is not the sum of where rows went"
         if isinstance(declared.table.kept_as, Raw | Append) and standing.rows != totals.taken:
-            return f"RED: {totals.taken} rows taken, {standing.rows} present"
+            yield f"{totals.taken} rows taken, {standing.rows} present"
         side = self._standing.get(f"{declared.name}__quarantine")
         if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
-            return f"RED: {totals.refused} rows refused, {side.rows} set aside"
+            yield f"{totals.refused} rows refused, {side.rows} set aside"
         for name, batch in standing.entry.position.batches.items():
             source = self._standing.get(name)
             if source is None:
-                return f"RED: {name} is gone"
-            if batch < source.entry.ingest_seq:
-                return f"behind {source.entry.ingest_seq - batch} batches"
-            if totals.read != source.entry.totals.taken:
-                return f"RED: {name} has {source.entry.totals.taken} rows, {totals.read} were read"
-        return "ok"
+                yield f"{name} is gone"
+            elif batch == source.entry.ingest_seq and totals.read != source.entry.totals.taken:
+                yield f"{name} has {source.entry.totals.taken} rows, {totals.read} were read"
+
+    def _lags(self, standing: _Standing) -> Iterator[str]:
+        for name, batch in standing.entry.position.batches.items():
+            if batch < self._standing[name].entry.ingest_seq:
+                yield f"behind {self._standing[name].entry.ingest_seq - batch} batches"
 
 
 def _standing(path: Path) -> _Standing | None:

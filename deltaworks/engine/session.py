@@ -1,5 +1,6 @@
 """The Spark session of an app: every option that the engine relies on, each with its reason."""
 
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -7,9 +8,7 @@ from pyspark.sql import SparkSession
 from deltaworks.errors import SettingsError
 from deltaworks.settings import AppSettings, Settings
 
-_CHECKPOINT_FILES = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSession:
@@ -22,6 +21,7 @@ def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSes
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.types import spark_schema
+from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
 
 PACKED = 8
@@ -66,7 +66,7 @@ def _next_batches(bronze: OwnedTable, after: int, size_max: int) -> tuple[int, i
     for low, high, file_size in files:
         if high <= after:
             continue
-        if low > upto and upto > after and size + file_size > size_max:
+        if low > upto > after and size + file_size > size_max:
             break
         upto, size = max(upto, high), size + file_size
     return upto, size

@@ -25,6 +25,8 @@ BRONZE = pa.schema(
     ]
 )
 """What bronze keeps: Kafka's bytes and coordinates, the broker's time, and the ingest batch."""
+
+
 def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
     """Where reading goes on, with what the broker no longer has noted as lost.
 
@@ -74,6 +76,4 @@ def _topic(
         .option("includeHeaders", "true")
         .load()
     )
-    return source.select(
-        "topic", "partition", "offset", F.col("timestamp"), "key", "value", "headers"
-    )
+    return source.select("topic", "partition", "offset", F.col("timestamp"), "key", "value", "headers")

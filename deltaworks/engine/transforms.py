@@ -39,7 +39,8 @@ def _function(declared: Declared, name: str) -> Function:
 
 def _module(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"deltaworks_transform_{name.replace('.', '_')}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,8 +1,7 @@
 """Kafka Connect with Debezium, and the project's connector."""
 
+import http.client
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -128,18 +127,17 @@ def committed_lsn(settings: Settings) -> int | None:
 
 def ask(settings: Settings, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
     """Call Connect's REST interface; status 0 if nothing answers."""
-    url = f"http://127.0.0.1:{settings.port_connect}{path}"
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})  # noqa: S310  # always http, built above
+    connection = http.client.HTTPConnection("127.0.0.1", settings.port_connect, timeout=30)
+    text = None if body is None else json.dumps(body)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-    except urllib.error.HTTPError as error:
-        text = error.read()
-        return error.code, json.loads(text) if text.startswith(b"{") else text.decode(errors="replace")
-    except (urllib.error.URLError, OSError) as error:
+        connection.request(method, path, text, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = answer.read()
+    except (OSError, http.client.HTTPException) as error:
         return 0, str(error)
+    finally:
+        connection.close()
+    return answer.status, json.loads(said) if said[:1] in {b"{", b"["} else said.decode(errors="replace")
 
 
 @retry(retry=retry_if_exception_type(_NotYetError), stop=stop_after_delay(60), wait=wait_fixed(0.5), reraise=True)

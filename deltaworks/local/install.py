@@ -172,7 +172,7 @@ def _step(name: str, work: Callable[[], str]) -> None:
 
 
 def _say(name: str, text: str) -> None:
-    print(f"set-up  {name:<8} {text}", flush=True)
+    print(f"set-up  {name:<8} {text}\n", end="", flush=True)  # one write: two steps run at a time
 
 
 def _tools(setup: Setup, lock: int) -> str:
@@ -214,7 +214,7 @@ def _jars(setup: Setup, variables: Mapping[str, str], lock: int, *, relist: bool
     """Fetch the jars if the pins changed, and check every one in any case."""
     listed = {} if relist else jars.read_list(setup.jar_list)
     stamp = setup.jars / _STAMP
-    if any((setup.jars / part).is_symlink() for part in jars.PARTS):
+    if not relist and any((setup.jars / part).is_symlink() for part in jars.PARTS):
         jars.verify(setup.jars, listed, next_step=f'Remove the links in {setup.jars}, then run "make setup"')
         return f"{_LEFT_ALONE}, {len(listed)} checked"
     if not relist and stamp.is_file() and stamp.read_text() == _jar_inputs(setup):

@@ -31,6 +31,7 @@ class Probe:
     component: str = ""
     every_seconds_starting: float = 0.25
     every_seconds_ready: float = 2.0
+    seconds_max: float = 5.0  # loopback answers in milliseconds; a machine under full load in a second or two
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +51,7 @@ class Part:
     user: str | None = None
     stop_signal: str = "SIGTERM"
     stop_seconds: float = 15
+    hung_seconds: float = 60  # a part that was ready and does not answer for so long is killed
     own_sessions: bool = False  # its children open sessions of their own and work in `folder`
 
 

@@ -106,8 +106,13 @@ def apply_schema(settings: Settings) -> None:
     try:
         with psycopg.connect(settings.source_dsn(), connect_timeout=10) as connection:
             connection.execute(text.encode())
+    except psycopg.OperationalError:
+        raise  # the server is away: the step is tried again
     except psycopg.Error as error:
-        raise StackError(str(path), str(error).strip(), 'Mend the statement, then run "deltaworks up"') from error
+        place = f"{path}:{_line_of(error, text)}"
+        raise StackError(
+            place, error.diag.message_primary or str(error), 'Mend it, then run "deltaworks up"'
+        ) from error
 
 
 def binaries() -> Path:
@@ -129,7 +134,7 @@ def check_reachable(settings: Settings) -> None:
     if user is None:
         return
     for path in (settings.data, binaries()):
-        there = [one for one in (*reversed(path.parents), path) if one.exists()]
+        there = [one for one in reversed(path.parents) if one.exists()]  # the data folder itself we open
         closed = next((one for one in there if not _open_to(user, one)), None)
         if closed is not None:
             raise StackError(
@@ -137,6 +142,12 @@ def check_reachable(settings: Settings) -> None:
                 f"started by root, Postgres runs as user {user}, who may not enter {closed}",
                 "Run as an ordinary user, or move the checkout and DELTAWORKS_DATA to a folder that all may enter",
             )
+
+
+def _line_of(error: psycopg.Error, text: str) -> int:
+    """The line that Postgres complains about, the first if it does not say."""
+    position = error.diag.statement_position
+    return 1 + (text[: int(position) - 1].count("\n") if position else 0)
 
 
 def _server(settings: Settings, server: str) -> Part:

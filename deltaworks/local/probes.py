@@ -12,8 +12,6 @@ from typing import Any
 
 from deltaworks.local.part import Probe
 
-_SECONDS_MAX = 5.0  # loopback answers in milliseconds; a machine under full load in a second or two
-_READ_MAX = 4 * 2**20
 Verdict = bool | None
 
 
@@ -27,7 +25,7 @@ async def ask(probe: Probe, *, started: float, mended: Callable[[str], None]) ->
         "airflow": lambda: _airflow(probe, started),
     }
     try:
-        return await asyncio.wait_for(kinds[probe.kind](), _SECONDS_MAX)
+        return await asyncio.wait_for(kinds[probe.kind](), probe.seconds_max)
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
         return None if probe.kind == "airflow" else False
 
@@ -84,7 +82,7 @@ async def _http(method: str, port: int, path: str) -> tuple[int, Any]:
     """HTTP/1.0, so that the answer ends with the connection and is never chunked."""
     async with _Connection(port) as (reader, writer):
         writer.write(f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\n\r\n".encode())
-        head, _, body = (await reader.read(-1))[:_READ_MAX].partition(b"\r\n\r\n")
+        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1]) if head else 0
     is_json = body.lstrip()[:1] in (b"{", b"[")
     return status, json.loads(body) if is_json else None

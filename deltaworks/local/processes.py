@@ -81,13 +81,13 @@ def marked(data: Path) -> list[Process]:
     return [one for one in every.values() if one.pid not in own and not one.zombie and wanted in _environment(one.pid)]
 
 
-def command_of(pid: int) -> str:
+def command_of(pid: int, *, length_max: int = 80) -> str:
     """The command line, shortened; empty if it cannot be read."""
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
         return ""
-    return words if len(words) <= 80 else f"{words[:77]}..."
+    return words if len(words) <= length_max else f"{words[: length_max - 3]}..."
 
 
 def resident_bytes(pid: int) -> int | None:

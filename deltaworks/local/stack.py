@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.errors import StackError
-from deltaworks.local import airflow, connect, credentials, kafka, postgres, processes, steps
+from deltaworks.local import airflow, connect, credentials, kafka, postgres, processes, simulator, steps
 from deltaworks.local.part import UP, Part, PartState, Plan, StackState
 from deltaworks.local.ports import check_free
 from deltaworks.settings import ROOT, Settings
@@ -59,7 +59,8 @@ def up(
         if not running:
             _clear(settings)
         known = Plan.read(settings.run) if running else None
-        before = {part.name for part in known.parts} if known else set()
+        before = {part.name: part for part in known.parts} if known else {}
+        _refuse_changed_ports(wanted, before)
         fresh = {part.of for part in wanted if part.name not in before}
         check_free(settings, [port for name in SERVICES if name in fresh for port in _SETTINGS_OF_PORTS[name]])
         _prepare(settings)
@@ -151,15 +152,17 @@ def all_parts(settings: Settings) -> tuple[Part, ...]:
         *connect.parts(settings),
         airflow.migration(settings),
         *airflow.parts(settings),
+        *simulator.parts(settings),
     )
 
 
 def _closure(settings: Settings, services: Collection[str]) -> tuple[Part, ...]:
     """The parts and steps of the services, and all that they come after."""
     every = {part.name: part for part in all_parts(settings)}
-    unknown = sorted(set(services) - set(SERVICES))
+    known = dict.fromkeys(part.of for part in every.values())
+    unknown = sorted(set(services) - set(known))
     if unknown:
-        raise StackError(unknown[0], "no such part", f"Known are {', '.join(SERVICES)}")
+        raise StackError(unknown[0], "no such part", f"Known are {', '.join(known)}")
     of = set(services)
     while True:
         needed = {part.name for part in every.values() if part.of in of}
@@ -179,6 +182,15 @@ def _check_installed(settings: Settings, wanted: Collection[Part]) -> None:
     for name, folder in (("kafka", "broker"), ("connect", "connect/lib"), ("connect", "connect/plugins")):
         if any(part.name == name for part in wanted) and not (settings.jars / folder).is_dir():
             raise StackError(str(settings.jars / folder), f"missing, needed for {name}", 'Run "make setup"')
+
+
+def _refuse_changed_ports(wanted: Collection[Part], before: Mapping[str, Part]) -> None:
+    """A running part keeps its port; its neighbours would look for it at the new one."""
+    for part in wanted:
+        old = before.get(part.name)
+        if old is not None and old.port != part.port:
+            finding = f"runs on port {old.port}, the settings now say {part.port}"
+            raise StackError(part.name, finding, 'Run "deltaworks down" with the old settings first')
 
 
 def _prepare(settings: Settings) -> None:
@@ -282,9 +294,10 @@ def _gone(part: PartState) -> PartState:
 
 def _refuse_crash_loop(settings: Settings, state: StackState) -> None:
     for part in state.parts.values():
-        if part.state not in UP and part.restarts >= _FAILURES_MAX:
+        hopeless = part.step and part.last_exit == f"code {steps.NEEDS_A_PERSON}"
+        if part.state == "backing-off" and (hopeless or part.restarts >= _FAILURES_MAX):
             log = log_of(part.name)
-            finding = f"ended {part.restarts} times, last with {part.last_exit}: {_last_line(settings, log)}"
+            finding = f"ended with {part.last_exit} ({part.restarts} times): {_last_line(settings, log)}"
             raise StackError(part.name, finding, f'Run "deltaworks logs {log}"')
 
 

@@ -10,6 +10,7 @@ from deltaworks.errors import DeltaworksError
 from deltaworks.local.part import Part
 from deltaworks.settings import ROOT, Settings
 
+NEEDS_A_PERSON = 3
 Step = Callable[[Settings], None]
 
 
@@ -105,12 +106,12 @@ def _part(settings: Settings, name: str, *, of: str, after: tuple[str, ...], aga
 
 
 def main(name: str) -> int:
-    """Run one step; 0 if it ended well."""
+    """Run one step: 0 if it ended well, 3 after an expected error, which a person has to mend."""
     try:
         _STEPS[name](Settings.load())
     except DeltaworksError as error:
         sys.stderr.write(f"{name}: {error}\n")
-        return 1
+        return NEEDS_A_PERSON
     return 0
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,6 @@ _PAUSE_SECONDS_MIN = 0.5
 _PAUSE_SECONDS_MAX = 30.0
 _HEALTHY_SECONDS = 60.0  # a part that was ready for so long starts again with the shortest pause
 _START_SECONDS_MAX = 300.0  # Airflow on a machine under full load took 196 s
-_HUNG_SECONDS_MAX = 60.0  # a part that was ready and does not answer for so long is killed
 _SILENT_SECONDS_MAX = 2.0  # one probe lost on a busy machine is no news
 _LOG_BYTES_MAX = 32 * 2**20
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
@@ -63,6 +63,7 @@ class Watch:
         """Keep the part alive from now on; of a step: run it until it ends well."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep())
+            self._task.add_done_callback(self._survive)
 
     async def stop(self) -> None:
         """Ask the part to stop, then kill what is left of its session."""
@@ -86,6 +87,13 @@ class Watch:
         code = os.waitstatus_to_exitcode(status)
         if self.exited is not None:
             self.exited.set_result(f"code {code}" if code >= 0 else signal.Signals(-code).name)
+
+    def _survive(self, task: asyncio.Task[None]) -> None:
+        """A defect in here shall not end the care for a part unseen: tell it, and go on with a new process."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log("".join(traceback.format_exception(error)))
+            _signal(self.state.pid, signal.SIGKILL)
+            asyncio.get_running_loop().call_later(_PAUSE_SECONDS_MAX, self.begin)
 
     async def _keep(self) -> None:
         pause = _PAUSE_SECONDS_MIN
@@ -123,7 +131,7 @@ class Watch:
                 if self.state.state == "ready" and moment - silent_since > _SILENT_SECONDS_MAX:
                     self._become("unresponsive")
             too_late = not self.part.step and not ready_at and moment - began > _START_SECONDS_MAX
-            if too_late or (silent_since and moment - silent_since > _HUNG_SECONDS_MAX):
+            if too_late or (silent_since and moment - silent_since > self.part.hung_seconds):
                 self._log("does not answer, killed")
                 _signal(self.state.pid, signal.SIGKILL)
             await asyncio.wait({exited}, timeout=self._until_next_probe(ready=bool(ready_at)))
@@ -146,9 +154,9 @@ class Watch:
         exited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.exited = exited
         try:
-            with _log_file(self.part.log) as log:
+            with _log_file(self.part.log) as output:
                 process = subprocess.Popen(
-                    self.part.command, cwd=self.part.folder, stdin=subprocess.DEVNULL, stdout=log,
+                    self.part.command, cwd=self.part.folder, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
                     preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # safe: this process has one thread
                     **_as_user(self.part.user),

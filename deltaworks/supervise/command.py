@@ -28,7 +28,7 @@ _TRIGGER = "deltaworks.supervise.command.CommandTrigger"
 
 
 class CommandOperator(BaseOperator):
-    """Sends one order (`compact`, ...) to the app that owns a table; succeeds, with its result as XCom, when it is done.
+    """Sends one order (`compact`, ...) to the app that owns a table; ends when it is done, with its result as XCom.
 
     Starts and ends in the triggerer: a hundred tables to maintain cost no worker process. Skipped while the app is
     wanted stopped.
@@ -48,12 +48,13 @@ class CommandOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.order = {"app": app, "table": table, "kind": kind, "arguments": dict(arguments or {}), "project": str(project)}
-        self.start_trigger_args = StartTriggerArgs(trigger_cls=_TRIGGER, trigger_kwargs=self.order, next_method="execute")
+        self.trigger = CommandTrigger(app=app, table=table, kind=kind, project=str(project), arguments=arguments)
+        classpath, made_of = self.trigger.serialize()
+        self.start_trigger_args = StartTriggerArgs(trigger_cls=classpath, trigger_kwargs=made_of, next_method="execute")
 
     def execute(self, context: Context) -> NoReturn:  # noqa: ARG002  # Airflow's signature
         """Wait in the triggerer; only where the start from the triggerer is not supported (`dag.test()`)."""
-        self.defer(trigger=CommandTrigger(**self.order), method_name="execute")
+        self.defer(trigger=self.trigger, method_name="execute")
 
 
 class CommandTrigger(BaseTrigger):
@@ -65,7 +66,7 @@ class CommandTrigger(BaseTrigger):
     def __init__(
         self, *, app: str, table: str | None, kind: str, project: str, arguments: Mapping[str, object] | None = None
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's
         self.app, self.table, self.kind, self.project = app, table, kind, project
         self.arguments = dict(arguments or {})
 
@@ -81,7 +82,8 @@ class CommandTrigger(BaseTrigger):
             waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
             while True:
                 try:
-                    order = order or await asyncio.to_thread(_Order, self, *self._asker())
+                    if order is None:
+                        order = await asyncio.to_thread(_Order, self, *self._asker())
                     now = await asyncio.to_thread(order.look, patient=waited < WAIT_SECONDS_MAX)
                 except DeltaworksError as error:
                     if not blind:
@@ -157,8 +159,10 @@ class _Order:
 
     def _send(self) -> int:
         trigger = self._trigger
-        what = {"app": trigger.app, "table": trigger.table, "kind": trigger.kind, "arguments": trigger.arguments}
-        return self._store.send(**what, by=self._by, reason=self._reason)
+        return self._store.send(
+            app=trigger.app, table=trigger.table, kind=trigger.kind, arguments=trigger.arguments,
+            by=self._by, reason=self._reason,
+        )  # fmt: skip
 
     def _withdraw(self, found: Command | None) -> None:
         if found is not None:

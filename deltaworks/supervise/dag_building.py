@@ -62,18 +62,21 @@ def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: 
 
 
 def _maintenance_dag(settings: Settings, app: str, catalog: Catalog) -> DAG:
-    with DAG(
-        f"maintain__{app}",
-        description=f"Compacts the small files of {app}'s tables, through its driver",
-        doc_md=f"Sends `compact` to the driver of **{app}** for each table and waits for its end.\n\n"
-        "Skipped while the app is stopped. By hand: `deltaworks compact TABLE`.",
-        schedule=MAINTAIN_EVERY,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
-        is_paused_upon_creation=False,
-        tags=["deltaworks", "maintenance"],
-    ) as dag, TaskGroup("compact"):
+    with (
+        DAG(
+            f"maintain__{app}",
+            description=f"Compacts the small files of {app}'s tables, through its driver",
+            doc_md=f"Sends `compact` to the driver of **{app}** for each table and waits for its end.\n\n"
+            "Skipped while the app is stopped. By hand: `deltaworks compact TABLE`.",
+            schedule=MAINTAIN_EVERY,
+            start_date=START,
+            catchup=False,
+            max_active_runs=1,
+            is_paused_upon_creation=False,
+            tags=["deltaworks", "maintenance"],
+        ) as dag,
+        TaskGroup("compact"),
+    ):
         for table in sorted(catalog.app(app), key=lambda table: table.name):
             CommandOperator(task_id=table.name, app=app, table=table.name, kind="compact", project=settings.project)
     return dag
@@ -81,13 +84,13 @@ def _maintenance_dag(settings: Settings, app: str, catalog: Catalog) -> DAG:
 
 def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:
     rows = [f"| `{table.name}` | {table.reads} | {_first_line(table.doc)} |" for table in tables]
-    owned = ["It owns these tables; nobody else writes them:", "", "| table | reads | what |", "| --- | --- | --- |", *rows]
+    owned = ["It alone writes these tables:", "", "| table | reads | what |", "| --- | --- | --- |", *rows]
     return "\n".join(
         [
             f"Keeps the Spark driver of **{app}** running, for ever.",
             "",
-            f"Stop: `deltaworks app stop {app}`. Start: `deltaworks app start {app}`. Marking this task failed or clearing it",
-            "does not stop the driver; pausing the DAG only stops the watching.",
+            f"Stop: `deltaworks app stop {app}`. Start: `deltaworks app start {app}`.",
+            "Marking the task failed or clearing it does not stop the driver; pausing the DAG only stops the watching.",
             "",
             *([f"**The tables cannot be read now:** {finding}"] if finding else owned),
         ]

@@ -1,4 +1,4 @@
-"""How an app is doing, judged from its progress and not only from its process. Pure: all that was seen is an argument."""
+"""How an app is doing, judged from its progress and not only from its process. Pure: what was seen is an argument."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -55,20 +55,14 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
     mine = seen.lease if _leads(seen.lease, seen.driver) else None
     heartbeat = seen.heartbeat if mine and seen.heartbeat and seen.heartbeat.epoch == mine.epoch else None
     pid = f"pid {seen.driver.pid}"
-    over = min(-mine.seconds_left, watched_seconds) if mine else 0.0
-    if over > limits.silent_seconds:
-        return Verdict(state="stuck", reason=f"{pid} lives although its lease is over for {over:.0f} s", needs="kill")
+    if mine and (hangs := _hangs(mine, heartbeat, watched_seconds, limits)):
+        return Verdict(state="stuck", reason=f"{pid} lives {hangs}", needs="kill")
     if heartbeat is None:
         return _unheard(seen, mine, pid, watched_seconds, limits)
-    silent = min(heartbeat.age_seconds, watched_seconds)
-    if silent > limits.silent_seconds:
-        return Verdict(state="stuck", reason=f"{pid} lives but has not been heard for {silent:.0f} s", needs="kill")
     if heartbeat.state in ("draining", "stopped") or seen.app.desired == "stopped":
         return Verdict(state="draining", reason=f"{pid} ends its batch; {_wish(seen.app)}")
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
-    if heartbeat.state == "starting":
-        return _starting(pid, _age(seen), watched_seconds, limits)
     return _running(seen, heartbeat, pid, watched_seconds, limits)
 
 
@@ -94,6 +88,14 @@ def _without_driver(seen: Seen) -> Verdict:
     return Verdict(state="dead", reason=f"the driver's process is gone; {heard}", needs="burial")
 
 
+def _hangs(lease: Lease, heartbeat: Heartbeat | None, watched_seconds: float, limits: Limits) -> str:
+    over = min(-lease.seconds_left, watched_seconds)
+    if over > limits.silent_seconds:
+        return f"although its lease is over for {over:.0f} s"
+    silent = min(heartbeat.age_seconds, watched_seconds) if heartbeat else 0.0
+    return f"but has not been heard for {silent:.0f} s" if silent > limits.silent_seconds else ""
+
+
 def _unheard(seen: Seen, mine: Lease | None, pid: str, watched_seconds: float, limits: Limits) -> Verdict:
     if seen.app.desired == "stopped":
         silent = min(_age(seen), watched_seconds)
@@ -111,6 +113,8 @@ def _starting(what: str, age: float, watched_seconds: float, limits: Limits) -> 
 
 
 def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float, limits: Limits) -> Verdict:
+    if heartbeat.state == "starting":
+        return _starting(pid, _age(seen), watched_seconds, limits)
     rows, speed = lag_rows(heartbeat), float(heartbeat.progress.get("rows_per_second") or 0)
     if rows == 0:
         quiet = _still(seen, heartbeat, "last_commit_at") > limits.quiet_seconds

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,7 +68,7 @@ def living(settings: Settings, app: str, lease: Lease | None) -> Launched | None
     return None
 
 
-def lingering(settings: Settings, app: str, lease: Lease | None) -> Launched | None:
+def lingering(lease: Lease | None) -> Launched | None:
     """A process of the app that lives although its lease is over: it stops, or it hangs."""
     if lease is not None and not lease.live and _here(lease) and processes.lives(lease.pid, lease.process_started):
         return Launched(pid=lease.pid, process_started=lease.process_started, adopted=True)
@@ -101,16 +101,13 @@ def stop_all(settings: Settings, *, seconds_max: float = 30.0) -> dict[str, str]
                 if app.desired == "running":
                     store.desire(app.name, "stopped", by=DOWN)
                 leases[app.name] = store.lease(app.name)
-            waiting = {name for name, lease in leases.items() if _members(settings, name, lease)}
+            live = {name for name, lease in leases.items() if _members(settings, name, lease)}
             deadline = time.monotonic() + seconds_max
-            while waiting and time.monotonic() < deadline:
-                drained = {name for name in waiting if not _members(settings, name, store.lease(name))}
-                became |= dict.fromkeys(sorted(drained), "drained")
-                waiting -= drained
+            while (busy := _led(settings, store, live)) and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-            for name in sorted(waiting):
-                kill(settings, store, name)
-                became[name] = "killed"
+            for name in sorted(live):
+                kill(settings, store, name)  # also what an orderly driver left behind
+                became[name] = "killed" if name in busy else "drained"
     except ControlError:  # then nobody can be asked to drain
         for name in {*leases, *launched_apps(settings)} - {*became}:
             if _kill_known(settings, name, leases.get(name)):
@@ -172,6 +169,12 @@ def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
     launch = Launch(pid=child.pid, process_started=process_started, at=time.time(), failures=failures)
     remember(settings, app, launch)
     return Launched(pid=child.pid, process_started=process_started)
+
+
+def _led(settings: Settings, store: Store, apps: Iterable[str]) -> set[str]:
+    """Those of the apps whose driver itself still lives."""
+    found = {name: _sessions(settings, name, store.lease(name)) for name in apps}
+    return {name for name, known in found.items() if any(processes.lives(pid, started) for pid, started in known)}
 
 
 def _kill_known(settings: Settings, app: str, lease: Lease | None) -> int:

@@ -51,7 +51,10 @@ class StreamOperator(BaseOperator):
         # For ever: the task ends only with its DAG. The pause after a death is backoff.py's, so that a day of health is
         # not followed by the long pause that Airflow's own back-off, which counts all tries, would have reached.
         super().__init__(
-            retries=1_000_000, retry_delay=timedelta(seconds=1), retry_policy=ExceptionRetryPolicy([_NOT_THE_DRIVER]), **kwargs
+            retries=1_000_000,
+            retry_delay=timedelta(seconds=1),
+            retry_policy=ExceptionRetryPolicy([_NOT_THE_DRIVER]),
+            **kwargs,
         )
         self.app, self.project = app, str(project)
 
@@ -79,7 +82,7 @@ class StreamOperator(BaseOperator):
         self._bury(settings, event)
 
     def _ensure(self, settings: Settings) -> float:
-        """Start or adopt; returns when the next attempt may be made (seconds since 1970), 0 if nothing is in its way."""
+        """Start or adopt; returns when the next attempt may be made (seconds since 1970), 0 if at any time."""
         with Store(settings.control_dsn()) as store:
             store.declare_apps([self.app])
             app = store.app(self.app)
@@ -125,7 +128,7 @@ class StreamTrigger(BaseTrigger):
     """
 
     def __init__(self, *, app: str, project: str, deferred_at: float, not_before: float = 0.0) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's
         self.app, self.project, self.deferred_at, self.not_before = app, project, deferred_at, not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -142,7 +145,8 @@ class StreamTrigger(BaseTrigger):
             while True:
                 await asyncio.sleep(POLL_SECONDS)
                 try:
-                    eyes = eyes or await asyncio.to_thread(_Eyes, self.app, Path(self.project))
+                    if eyes is None:
+                        eyes = await asyncio.to_thread(_Eyes, self.app, Path(self.project))
                     seen, verdict = await asyncio.to_thread(eyes.look)
                 except DeltaworksError as error:
                     telling.blind(error)
@@ -150,7 +154,7 @@ class StreamTrigger(BaseTrigger):
                 verdict = self._patient(verdict)
                 telling.tell(seen, verdict)
                 if verdict.needs and not 0 <= time.time() - self.deferred_at < QUIET_SECONDS:
-                    yield TriggerEvent(_event(seen, verdict))
+                    yield TriggerEvent(_event(seen, verdict))  # type: ignore[no-untyped-call]  # Airflow's
                     return
         finally:
             if eyes:

@@ -17,7 +17,7 @@ def look(settings: Settings, store: Store, app: str) -> Seen:
         app=known,
         lease=lease,
         heartbeat=heartbeat,
-        driver=living(settings, app, lease) or lingering(settings, app, lease),
+        driver=living(settings, app, lease) or lingering(lease),
         launched_at=_launched_at(settings, app, lease),
         busy_with=_busy_with(store, app, heartbeat),
     )

@@ -12,6 +12,7 @@ from tests.tidy.walls import GATES, WALLS, Gate, Wall
 
 _RUFF = ROOT / ".venv/tools/bin/ruff"
 _NOT_IMPORTED = ("__main__.py", "env.py")  # programs: the second is run by Alembic
+_NO_WALLS = ("tests", "bench")
 _BY_PATH = ("dags", "spark_apps")
 _TRIED = [wall for wall in WALLS if wall.part != "*.py"]
 _LINTED = [wall for wall in WALLS if wall.ruff]
@@ -19,6 +20,16 @@ _LINTED = [wall for wall in WALLS if wall.ruff]
 
 def _part(wall: Wall | Gate) -> str:
     return wall.part
+
+
+def test_every_part_of_the_code_stands_behind_a_wall() -> None:
+    """A new folder of the library, or a new top-level folder with code, says whom it never imports."""
+    code = [path for path in files("*.py") if path.parts[0] not in _NO_WALLS]
+    walled = {path for wall in WALLS if wall.part != "*.py" for path in wall.files()}
+    gated = {path for gate in GATES for path in gate.files()}
+
+    assert code
+    assert not [str(path) for path in code if path not in walled | gated]
 
 
 @pytest.mark.parametrize("wall", WALLS, ids=_part)

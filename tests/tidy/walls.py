@@ -54,6 +54,19 @@ WALLS = (
         why="words are plain values: everything else is built on them",
     ),
     Wall(
+        part="deltaworks/catalog/**",
+        never=(
+            *_BOTH,
+            "deltaworks.cli",
+            "deltaworks.control",
+            "deltaworks.engine",
+            "deltaworks.local",
+            "deltaworks.supervise",
+        ),
+        ruff=_BOTH,
+        why="both environments load the tables, in a second",
+    ),
+    Wall(
         part="deltaworks/control/**",
         never=(*_BOTH, "deltaworks.cli", "deltaworks.engine", "deltaworks.local", "deltaworks.supervise"),
         ruff=_BOTH,
@@ -73,6 +86,7 @@ WALLS = (
         why="the engine runs without Airflow",
     ),
     Wall(part="deltaworks/engine/parse.py", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
+    Wall(part="deltaworks/engine/parsing/**", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
     Wall(
         part="deltaworks/supervise/**",
         never=("pyspark", "deltaworks.cli", "deltaworks.engine"),

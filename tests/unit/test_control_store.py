@@ -86,6 +86,21 @@ def test_partition_is_closed_once(store: Store) -> None:
     assert closed[0].closed_at > closed[1].closed_at
 
 
+def test_closed_partition_is_announced_once(store: Store) -> None:
+    """What was announced is not given out again; what was not, is."""
+    store.close_partition("gold.daily_orders", "2026-11-21", 9)
+    store.close_partition("gold.daily_orders", "2026-11-20", 7)
+
+    before = [one.partition for one in store.unannounced_partitions("gold.daily_orders")]
+    store.announce_partition("gold.daily_orders", "2026-11-20")
+    store.announce_partition("gold.daily_orders", "2026-11-20")
+    after = [one.partition for one in store.unannounced_partitions("gold.daily_orders")]
+
+    assert before == ["2026-11-20", "2026-11-21"]
+    assert after == ["2026-11-21"]
+    assert [one.announced_at is None for one in store.closed_partitions("gold.daily_orders")] == [False, True]
+
+
 def test_progress_that_postgres_cannot_hold_is_made_storable(store: Store) -> None:
     """A heartbeat does not fail because of what is in a row: NUL, half a surrogate pair, not a number."""
     lease = store.acquire("shop", owner="stream", seconds=60, pid=1, process_started="1")

@@ -114,6 +114,7 @@ def test_what_is_not_one_object_is_refused(code: str, value: bytes | None) -> No
         (b'{"a":-0}', {"a": 0}),
         (b'{"a":"' + b"[{" * 500 + b'\\""}', {"a": "[{" * 500 + '"'}),
         (b'{"a":' + b"[" * (DEPTH_MAX - 1) + b"]" * (DEPTH_MAX - 1) + b"}", None),
+        (b'{"b":[],"a":' + b"[" * (DEPTH_MAX - 1) + b"]" * (DEPTH_MAX - 1) + b"}", None),
         (b'{"a":[' + b"[],{}," * 500 + b"1]}", None),
     ],
 )

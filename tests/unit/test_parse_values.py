@@ -1,9 +1,8 @@
 """A JSON value becomes a value of the declared type exactly, or its row is refused."""
 
-import os
-import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.values import Converter, Encoding, arrow_type, converter
 from deltaworks.errors import DeclarationError
 from deltaworks.words import Column
+from tests.chance import seeded
 
 TOAST = "value not sent (unchanged TOAST); refold needed"
 Case = tuple[str, str | None, str, Any]
@@ -30,9 +30,10 @@ def value_of(text: str) -> Any:
     return read(b'{"c":%s}' % text.encode())["c"]
 
 
-def at(*parts: int) -> datetime:
+def at(year: int, month: int, day: int, *parts: int) -> datetime:
     """Give a time in UTC."""
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc]  # mypy takes the parts for the zone
+    hour, minute, second, micros = (*parts, 0, 0, 0, 0)[:4]
+    return datetime(year, month, day, hour, minute, second, micros, UTC)
 
 
 KEPT: list[Case] = [
@@ -308,7 +309,7 @@ def test_a_clean_column_at_once_equals_its_values_one_by_one(kind: str, wire: st
     assert taken > 0 or kind in {"double", "binary"}  # these have no fast way
 
 
-def mutated(text: str, chance: random.Random) -> str:
+def mutated(text: str, chance: Random) -> str:
     """Change, drop or double a character or two."""
     letters = list(text)
     for _ in range(chance.randint(0, 2)):
@@ -321,13 +322,11 @@ def mutated(text: str, chance: random.Random) -> str:
 
 def test_random_times_read_the_same_both_ways() -> None:
     """However a time is written or garbled, the column at once and its values one by one agree."""
-    seed = int(os.environ.get("DELTAWORKS_TEST_SEED", random.randrange(2**32)))
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = seeded()
     column = made("timestamp", None)
     accepted = 0
 
-    for _ in range(20_000):
+    for _ in range(3_000):
         moment = at(1, 1, 2) + timedelta(microseconds=chance.randrange(315_537_724_800_000_000))
         zone = chance.choice(
             ["Z", "+00:00", "-00:00", f"{chance.choice('+-')}{chance.randint(0, 24):02d}:{chance.randint(0, 60):02d}"]
@@ -342,4 +341,4 @@ def test_random_times_read_the_same_both_ways() -> None:
             accepted += 1
             assert array.to_pylist() == wanted, text
 
-    assert accepted > 1_000
+    assert accepted > 100

@@ -65,7 +65,7 @@ def read(value: bytes | None) -> Document | Refusal:
 def chunks(bronze: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:
     """Cut a Table or RecordBatch of bronze into chunks."""
     rows = pa.Table.from_batches([bronze]) if isinstance(bronze, pa.RecordBatch) else bronze
-    rows = rows.select(NEEDED.names).cast(NEEDED).combine_chunks()
+    rows = rows.select(NEEDED.names).cast(NEEDED).combine_chunks()  # many small files would make many small chunks
     for batch in rows.to_batches(max_chunksize=ROWS_MAX):
         yield from _bounded(batch)
 

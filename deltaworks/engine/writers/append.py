@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltaworks.engine.commit import Committer, Rows
@@ -35,7 +35,7 @@ class AppendWriter(OverBronze):
         self.kept = kept
         self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
 
-    def _keep(self, spark: SparkSession, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
+    def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         before = self.table.data_version
         event_time = self.declared.table.event_time
         if isinstance(parsed, pa.Table):
@@ -50,7 +50,7 @@ class AppendWriter(OverBronze):
         else:
             good = parsed.where(F.col("_kind") == "row").withColumnRenamed("_timestamp", "_arrived")
             good = good.select(*self.table.schema.names)
-            rows = self._first_ones_spark(spark, good) if self.kept.dedupe_by else good
+            rows = self._first_ones_spark(good) if self.kept.dedupe_by else good
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
@@ -61,16 +61,17 @@ class AppendWriter(OverBronze):
             self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
         return counts
 
-    def _first_ones_spark(self, spark: SparkSession, good: DataFrame) -> DataFrame:
+    def _first_ones_spark(self, good: DataFrame) -> DataFrame:
         """The same rule for a batch that is too large to collect: only keys that occur twice are walked."""
         by, within = list(self.kept.dedupe_by), self.kept.within
         low, high = good.agg(F.min("_arrived"), F.max("_arrived")).collect()[0]
         if low is None:
             return good
+        delta = good.sparkSession.read.format("delta")
         known = (
-            spark.read.format("delta").load(str(self.table.path))
+            delta.load(str(self.table.path))
             .where(F.col("_arrived").between(low - within, high + within))
-            .select(*by, "_arrived", F.lit(None).cast("string").alias("_source"), F.lit(-1).cast("bigint").alias("_seq"))
+            .select(*by, "_arrived", F.expr("cast(null as string) as _source"), F.expr("-1L as _seq"))
         )  # fmt: skip
         both = good.select(*by, "_arrived", "_source", "_seq").unionByName(known)
         twice = both.groupBy(*by).count().where("count > 1").select(*by)

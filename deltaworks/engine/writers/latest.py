@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
@@ -20,7 +19,7 @@ SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string())])
 class LatestWriter(OverBronze):
     """Merges the newest change of each key of a batch."""
 
-    def _keep(self, spark: SparkSession, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
+    def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         truncated = self._truncated_at(parsed)
         if isinstance(parsed, pa.Table):
             rows, left = self._newest_arrow(parsed, truncated)

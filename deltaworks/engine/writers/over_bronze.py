@@ -14,7 +14,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, parser
-from deltaworks.engine.types import spark_schema
+from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
 from deltaworks.words.reading import Debezium, Json
 
@@ -64,9 +64,9 @@ class OverBronze(ABC):
             return None
         if isinstance(piece.rows, pa.Table):
             parsed = self.parser.parse(piece.rows)
-            counts = self._take(spark, committer, parsed, piece.upto, _kinds(parsed))
+            counts = self._take(committer, parsed, piece.upto, _kinds(parsed))
         else:
-            counts = self._take_spark(spark, committer, piece.rows, piece.upto)
+            counts = self._take_spark(committer, piece.rows, piece.upto)
         return Turn(table=self.declared.name, counts=counts, more=self.behind())
 
     def settle(self, committer: Committer) -> None:
@@ -75,16 +75,16 @@ class OverBronze(ABC):
             committer.mark(self.table, self.progress.entry(Counts()))
             self.progress.committed()
 
-    def _take_spark(self, spark: SparkSession, committer: Committer, rows: DataFrame, upto: int) -> Counts:
+    def _take_spark(self, committer: Committer, rows: DataFrame, upto: int) -> Counts:
         schema = spark_schema(self.parser.schema)
         parsed = rows.mapInArrow(self.parser.batches, schema).persist(StorageLevel.DISK_ONLY)
         try:
             kinds = {row["_kind"]: row["count"] for row in parsed.groupBy("_kind").count().collect()}
-            return self._take(spark, committer, parsed, upto, kinds)
+            return self._take(committer, parsed, upto, kinds)
         finally:
             parsed.unpersist()
 
-    def _take(self, spark: SparkSession, committer: Committer, parsed: Rows, upto: int, kinds: dict[str, int]) -> Counts:
+    def _take(self, committer: Committer, parsed: Rows, upto: int, kinds: dict[str, int]) -> Counts:
         read, refused, other = sum(kinds.values()), kinds.get("refused", 0), kinds.get("other", 0)
         counts = Counts(read=read, refused=refused, not_mine=other)
         self.progress.over_bronze(self.bronze, upto)
@@ -94,7 +94,7 @@ class OverBronze(ABC):
             return counts
         if refused:
             self._set_aside(committer, parsed, upto)
-        kept = self._keep(spark, committer, parsed, counts)
+        kept = self._keep(committer, parsed, counts)
         self.progress.committed()
         return kept
 
@@ -118,7 +118,7 @@ class OverBronze(ABC):
         committer.commit(side, rows, entry)
 
     @abstractmethod
-    def _keep(self, spark: SparkSession, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
+    def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         """Commit what was not refused with the table's own entry; returns the whole batch's counts."""
 
 

@@ -38,9 +38,7 @@ class RawWriter:
         seq = self.table.entry.ingest_seq + 1
         rows = rows.append_column("_seq", pa.array([seq] * rows.num_rows, pa.int64())).cast(BRONZE)
         grouped = rows.group_by(["topic", "partition"]).aggregate([("offset", "max"), ("offset", "count")])
-        reach = [
-            (r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()
-        ]
+        reach = [(r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()]
         entry = self._entry(seq, reach)
         committer.commit(self.table, rows, entry)
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)

@@ -130,7 +130,9 @@ class ViewWriter:
         if not gone:
             return rows
         columns = [
-            pa.array([key[names.index(f.name)] for key in gone], f.type) if f.name in names else pa.nulls(len(gone), f.type)
+            pa.array([key[names.index(f.name)] for key in gone], f.type)
+            if f.name in names
+            else pa.nulls(len(gone), f.type)
             for f in self.table.schema
         ]
         vanished = pa.table([*columns, pa.array([True] * len(gone))], schema=rows.schema)
@@ -188,4 +190,3 @@ def _present(spark: SparkSession, table: OwnedTable, bytes_max: int) -> DataFram
     if table.bytes() <= bytes_max // PACKED:
         return spark.createDataFrame(table.read(names))
     return spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path)).select(*names)
-

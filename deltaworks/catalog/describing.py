@@ -1,0 +1,75 @@
+"""Everything that a table declares, as plain values for people and programs."""
+
+from datetime import timedelta
+
+from deltaworks.catalog.declared import Catalog, Declared
+from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
+
+
+def described(catalog: Catalog, name: str) -> dict[str, object]:
+    """The facts of a table; raises DeclarationError with the nearest name if there is none."""
+    declared = catalog[name]
+    table = declared.table
+    return {
+        "table": declared.name,
+        "doc": declared.doc,
+        "app": table.app,
+        "owner": table.owner,
+        "reads": declared.reads,
+        "read_by": [reader.name for reader in catalog.readers(name)],
+        "kept_as": kept(table.kept_as),
+        "keys": list(declared.keys),
+        "event_time": table.event_time,
+        "late": None if table.late is None else f"corrects, after {span(table.late.after)}",
+        "subject": table.subject,
+        "keep_days": table.keep_days,
+        "folder": declared.folder.relative_to(catalog.project).as_posix(),
+        "suite": _suite(catalog, declared),
+        "cases": [path.stem for path in declared.cases],
+        "columns": [
+            {
+                "column": column.name,
+                "type": column.type,
+                "null": column.null,
+                "pii": column.pii,
+                "wire": column.wire,
+                "doc": column.doc,
+            }
+            for column in declared.columns
+        ],
+    }
+
+
+def kept(kept_as: KeptAs) -> str:
+    """How a table is kept, in words."""
+    match kept_as:
+        case Raw():
+            return "raw"
+        case Append(dedupe_by=(), within=_):
+            return "append"
+        case Append(dedupe_by=columns, within=within):
+            return f"append, copies by {', '.join(columns)} within {span(within)}"
+        case Latest(keys=keys):
+            return f"latest by {', '.join(keys)}"
+        case Aggregate(keys=keys, combine=combine):
+            ways = ", ".join(f"{how} {name}" for name, how in combine.items())
+            return f"aggregate by {', '.join(keys)}: {ways}"
+        case View(keys=keys):
+            return f"view by {', '.join(keys)}"
+
+
+def span(length: timedelta) -> str:
+    """A length of time in its largest whole unit."""
+    seconds = length.total_seconds()
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
+    return f"{seconds:g} seconds"
+
+
+def _suite(catalog: Catalog, declared: Declared) -> str:
+    suite = catalog.suite(declared.name)
+    if suite.waived:
+        return f"waived: {suite.waived}"
+    critical = sum(one.severity == "critical" for one in suite.expectations)
+    return f"{critical} critical, {len(suite.expectations) - critical} warning"

@@ -1,0 +1,226 @@
+"""`deltaworks compact` and `commands list | show | cancel`: orders to the owners of tables."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltaworks.cli import show
+from deltaworks.cli.actors import airflow_is_up, user
+from deltaworks.cli.context import settings
+from deltaworks.errors import CommandError
+from deltaworks.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from deltaworks.control import Command, Store
+
+LONELY_SECONDS_MAX = 60.0  # Airflow starts a wanted driver within seconds, Spark is up after some ten
+_POLL_SECONDS = 0.3
+_STATES = ("queued", "running", "done", "failed", "cancelled")
+_NOT_OWNER = 75  # exit code of a driver that found the app owned
+
+_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
+_Number = Annotated[int, typer.Argument(help="The command's number.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def register(main: typer.Typer) -> None:
+    """Add this module's commands."""
+    group = typer.Typer(no_args_is_help=True, help="Orders to the owners of tables.", rich_markup_mode=None)
+    for name, command in (("list", listed), ("show", shown), ("cancel", cancel)):
+        group.command(name)(command)
+    main.add_typer(group, name="commands")
+    main.command()(compact)
+
+
+def compact(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    by: _By = None,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+) -> None:
+    """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
+    order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait)
+
+
+def order(table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool) -> None:
+    """Send a command to the app that owns the table; follow it if `wait`, and run it here if no driver lives."""
+    from deltaworks import catalog
+    from deltaworks.control import Store
+
+    loaded = settings()
+    found = catalog.load(loaded.project)
+    app = found[table].table.app
+    with Store(loaded.control_dsn(), application="deltaworks cli") as store:
+        store.declare_apps(found.apps)
+        number = store.send(app=app, table=table, kind=kind, arguments=arguments, by=by or user(), reason=reason)
+        if not wait:
+            _say(f'command {number} is queued for app {app}; "deltaworks commands show {number}"')
+            return
+        with _progress() as progress:
+            ended = _follow(loaded, store, store.command(number), progress)
+    _told(ended)
+
+
+def listed(
+    *,
+    app: Annotated[str | None, typer.Option(help="Only this app's.")] = None,
+    state: Annotated[str | None, typer.Option(help=f"Only those that are {', '.join(_STATES)}.")] = None,
+    limit: Annotated[int, typer.Option("--number", "-n", min=1, max=10_000, help="How many.")] = 20,
+    as_json: _AsJson = False,
+) -> None:
+    """List commands, newest first."""
+    if state is not None and state not in _STATES:
+        raise typer.BadParameter(f"Known are {', '.join(_STATES)}.", param_hint="--state")
+    with _store() as store:
+        if app is not None:
+            store.app(app)  # raises, with the nearest name
+        found = store.commands(app, state, limit)  # type: ignore[arg-type]  # checked above
+    names = ("id", "app", "table_name", "kind", "state", "requested_by", "reason", "requested_at", "finished_at")
+    rows = [{name: getattr(one, name) for name in names} for one in found]
+    show.listing(rows, title="commands", as_json=as_json, empty="none")
+
+
+def shown(number: _Number, *, as_json: _AsJson = False) -> None:
+    """Show everything about one command."""
+    import dataclasses
+    import json
+
+    with _store() as store:
+        found = dataclasses.asdict(store.command(number))
+    if as_json:
+        show.listing([found], title="command", as_json=True)
+        return
+    rows = [
+        {"field": name, "value": json.dumps(value) if isinstance(value, dict) else value}
+        for name, value in found.items()
+        if value is not None
+    ]
+    show.listing(rows, title=f"command {number}", as_json=False)
+
+
+def cancel(number: _Number) -> None:
+    """Withdraw a command that nobody works on: a queued one, or one whose driver is gone."""
+    with _store() as store:
+        store.cancel(number)
+    _say(f"command {number} is cancelled")
+
+
+@contextmanager
+def _store() -> "Iterator[Store]":
+    from deltaworks.control import Store
+
+    with Store(settings().control_dsn(), application="deltaworks cli") as store:
+        yield store
+
+
+def _follow(loaded: Settings, store: "Store", command: "Command", progress: "Progress") -> "Command":
+    """Wait for the command's end: by a driver or, if none lives and none is coming, by an owner for it alone."""
+    line = progress.add_task("", total=None)
+    lonely_since = time.monotonic()
+    while not command.finished:
+        _draw(progress, line, command)
+        if _has_driver(loaded, store, command.app):
+            lonely_since = time.monotonic()
+        elif not _driver_comes(loaded, store, command.app):
+            command = _obey_here(loaded, store, command, progress)
+            lonely_since = time.monotonic()
+            continue
+        elif time.monotonic() - lonely_since > LONELY_SECONDS_MAX:
+            finding = f"is {command.state}, and app {command.app} has had no driver for {LONELY_SECONDS_MAX:.0f} s"
+            raise CommandError(f"command {command.id}", finding, f'See "deltaworks app status {command.app}"')
+        time.sleep(_POLL_SECONDS)
+        command = store.command(command.id)
+    _draw(progress, line, command)
+    return command
+
+
+def _has_driver(loaded: Settings, store: "Store", app: str) -> bool:
+    from deltaworks.supervise.launch import running
+
+    return running(loaded, store, app) is not None
+
+
+def _driver_comes(loaded: Settings, store: "Store", app: str) -> bool:
+    """Whether a driver is wanted and Airflow is there to start it."""
+    return store.app(app).desired == "running" and airflow_is_up(loaded)
+
+
+def _obey_here(loaded: Settings, store: "Store", command: "Command", progress: "Progress") -> "Command":
+    """Start a process that takes the app's lease, carries out this command and ends; follow it."""
+    from deltaworks.supervise.launch import driver_environment, log_file
+
+    progress.console.print(f"app {command.app} has no driver: its tables get an owner for this command")
+    script = [str(ROOT / "spark_apps" / "batch.py"), "--app", command.app, "--project", str(loaded.project)]
+    loaded.logs.mkdir(parents=True, exist_ok=True)
+    line = progress.add_task("", total=None)
+    with (
+        log_file(loaded, command.app).open("ab") as log,
+        subprocess.Popen(
+            [str(loaded.spark_python), *script, "--command", str(command.id)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=driver_environment(loaded),
+        ) as owner,
+    ):  # fmt: skip
+        while owner.poll() is None:
+            _draw(progress, line, store.command(command.id))
+            time.sleep(_POLL_SECONDS)
+    progress.remove_task(line)
+    now = store.command(command.id)
+    if not now.finished and owner.returncode != _NOT_OWNER:
+        finding = f"is {now.state}: its owner ended with code {owner.returncode}"
+        raise CommandError(f"command {command.id}", finding, f'See "deltaworks logs app-{command.app}"')
+    return now
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress]":
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=show.out, transient=True, disable=not show.out.is_terminal) as progress:
+        yield progress
+
+
+def _draw(progress: "Progress", line: Any, command: "Command") -> None:
+    """Show how far it is: a bar if the owner says `done` and `total`, and what else it says."""
+    done, total = (_number(command.progress.get(name)) for name in ("done", "total"))
+    rest = {name: value for name, value in command.progress.items() if name not in ("done", "total")}
+    facts = "  ".join([command.state, *_facts(rest)])
+    description = f"command {command.id} {command.kind} {command.table_name or command.app}: {facts}"
+    progress.update(line, description=description, completed=done or 0, total=total)
+
+
+def _told(command: "Command") -> None:
+    """Print how it ended; exit 1 unless well."""
+    began, ended = command.started_at, command.finished_at
+    took = f" after {(ended - began).total_seconds():.1f} s" if began and ended else ""
+    what = f"command {command.id} {command.kind} {command.table_name or command.app}"
+    if command.state == "done":
+        _say("  ".join([f"{what}: done{took}", *_facts(command.result or {})]))
+        return
+    show.err.print(f"{what}: {command.state}{took}. {command.error or ''}".rstrip(), markup=False, soft_wrap=True)
+    raise typer.Exit(1)
+
+
+def _facts(found: Mapping[str, object]) -> list[str]:
+    named = ((name.replace("_", " "), value) for name, value in found.items())
+    return [f"{name} {value}" if _number(value) is None else f"{name} {value:,}" for name, value in named]
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _say(text: str) -> None:
+    show.out.print(text, markup=False, soft_wrap=True)

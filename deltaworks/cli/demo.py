@@ -1,0 +1,239 @@
+"""`demo`: the whole product at work on this machine, checked, reported, and left running."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltaworks.cli import show
+from deltaworks.cli.context import settings
+from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.engine.ledger import Ledger
+
+VIEWS, ORDERS = 1_500, 60
+RATES = ("--rate", "50", "--order-rate", "2")
+FAULTS = ("--duplicates", "0.02", "--out-of-order", "0.05", "--late", "0.05", "--malformed", "0.01")
+FRESH_SECONDS_MAX = 300.0
+
+_NEXT = """Try next
+  bin/deltaworks sql "select * from gold.daily_orders order by 1"
+  bin/deltaworks ledger         where every row went
+  bin/deltaworks app status     then kill -9 the pid of a driver: Airflow starts the next one by itself,
+                                and the ledger balances again
+  bin/deltaworks table new gold.my_table --reads silver.page_views
+  make down                     ends every process, keeps the data"""
+
+
+def register(main: typer.Typer) -> None:
+    """Add the command."""
+    main.command()(demo)
+
+
+def demo(
+    views: Annotated[int, typer.Option(min=1, help="Page views to send before the check.")] = VIEWS,
+    orders: Annotated[int, typer.Option(min=1, help="Orders to place before the check.")] = ORDERS,
+) -> None:
+    """Start everything, send the shop's events, wait until gold is fresh, compare it with the sources, report."""
+    now = settings()
+    clock = Clock()
+    _sources_up(now, clock)
+    simulator = _simulate(now, views, orders)
+    try:
+        _first_source_rows(now, clock)
+        _airflow_up(now, clock)
+        _first_gold_rows(now, clock)
+        _ended(simulator, clock)
+    finally:
+        simulator.terminate() if simulator.poll() is None else None
+    _settled(now, clock)
+    equal = _checked(now, clock)
+    _left_running(now, clock)
+    _report(now)
+    if not equal:
+        raise typer.Exit(1)
+
+
+class Clock:
+    """Says what happened and when, in seconds since the start."""
+
+    def __init__(self) -> None:
+        """Start now."""
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line with the time."""
+        show.out.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {text}")
+
+    @contextmanager
+    def doing(self, text: str) -> Iterator[None]:
+        """Say it while it is done, and again with the time when it is."""
+        with show.out.status(text):
+            yield
+        self.say(text)
+
+
+def _sources_up(now: Settings, clock: Clock) -> None:
+    """Postgres, Kafka and Connect first; Airflow starts beside them and is waited for later."""
+    from deltaworks import catalog
+    from deltaworks.control.store import Store
+    from deltaworks.local import stack
+
+    declared = catalog.load(now.project)
+    if "simulator" in stack.state(now).parts and stack.alive(now):
+        stack.hold(now, "simulator")  # the check compares what stands still
+    with clock.doing("Postgres twice, Kafka and Connect are up; Airflow is starting beside them"):
+        stack.up(
+            now, parts=("source", "control", "kafka", "connect", "airflow"), wait_for=("source", "control", "kafka")
+        )
+    with Store(now.control_dsn()) as store:
+        store.declare_apps(declared.apps)
+        for app in declared.apps:
+            store.desire(app, "running", by="deltaworks demo")
+    clock.say(f"wanted: {', '.join(declared.apps)} running; Airflow starts the drivers")
+
+
+def _simulate(now: Settings, views: int, orders: int) -> "subprocess.Popen[str]":
+    command = [str(now.spark_python), "-m", "shop.simulate", "--views", str(views), "--orders", str(orders)]
+    now.logs.mkdir(parents=True, exist_ok=True)
+    with (now.logs / "simulator.log").open("a") as log:
+        return subprocess.Popen(
+            [*command, *RATES, *FAULTS, "--json"], stdout=subprocess.PIPE, stderr=log, text=True, env=now.inherited()
+        )
+
+
+def _first_source_rows(now: Settings, clock: Clock) -> None:
+    """What the sources have, while Airflow's pages are still starting."""
+    from deltaworks.engine.broker import Broker
+
+    broker = Broker(bootstrap=now.kafka, group="deltaworks.demo")
+
+    def sent() -> dict[str, int] | None:
+        ends = {t: sum(e.high for e in parts.values()) for t, parts in broker.edges(now.topics).items()}
+        return ends if all(ends.values()) else None
+
+    found = _until(sent, seconds_max=120, place="the shop's topics", log="connect")
+    broker.close()
+    clock.say("first rows in Kafka: " + ", ".join(f"{count:,} in {topic}" for topic, count in sorted(found.items())))
+
+
+def _airflow_up(now: Settings, clock: Clock) -> None:
+    from deltaworks.local import stack
+
+    with clock.doing("Airflow and Debezium are up"):
+        stack.wait(now, ("connect", "airflow"))
+
+
+def _first_gold_rows(now: Settings, clock: Clock) -> None:
+    for app, table in (("web", "gold.page_views_per_minute"), ("shop", "gold.daily_orders")):
+        with show.out.status(f"waiting for {table}"):
+            rows = _until(partial(_rows_of, now, table), seconds_max=FRESH_SECONDS_MAX, place=table, log=f"app-{app}")
+        clock.say(f"first rows in {table}: {rows}")
+
+
+def _rows_of(now: Settings, table: str) -> int | None:
+    """Rows of a table, None while it has none."""
+    return next((sheet.rows for sheet in _ledger(now).sheets() if sheet.table == table and sheet.rows), None)
+
+
+def _ended(simulator: "subprocess.Popen[str]", clock: Clock) -> None:
+    with clock.doing("the simulator has sent what it should"):
+        text, _ = simulator.communicate(timeout=600)
+    if simulator.returncode != 0:
+        raise StackError("simulator", f"exit code {simulator.returncode}", 'Run "deltaworks logs simulator"')
+    sent: dict[str, Any] = json.loads(text)
+    shown = ("messages", "duplicates", "late", "malformed", "orders_placed", "orders_paid", "orders_cancelled")
+    clock.say("sent: " + ", ".join(f"{sent.get(name, 0):,} {name.replace('_', ' ')}" for name in shown))
+
+
+def _settled(now: Settings, clock: Clock) -> None:
+    """Wait until every table has taken what bronze has and bronze what Kafka has."""
+    from deltaworks.engine.broker import Broker
+
+    broker = Broker(bootstrap=now.kafka, group="deltaworks.demo")
+
+    def caught_up() -> bool | None:
+        books = _ledger(now)
+        lines = books.lines(broker.edges(now.topics))
+        done = books.settled and bool(lines) and all(line.verdict == "ok" for line in lines)
+        return True if done else None
+
+    with clock.doing("the ledger balances: every offset that was read is accounted for"):
+        try:
+            _until(caught_up, seconds_max=FRESH_SECONDS_MAX, place="the ledger", log="app-shop")
+        finally:
+            broker.close()
+
+
+def _checked(now: Settings, clock: Clock) -> bool:
+    command = [str(now.spark_python), "-m", "shop.check", "--wait", "120"]
+    with show.out.status("comparing the lake with Kafka and Postgres, read directly"):
+        done = subprocess.run(command, env=now.inherited(), check=False, capture_output=True, text=True)
+    clock.say("compared the lake with Kafka and Postgres, read directly:")
+    show.out.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
+    if done.returncode not in {0, 1}:
+        sys.stderr.write(done.stderr)
+        raise StackError("the check", f"exit code {done.returncode}", 'Run "python -m shop.check"')
+    return done.returncode == 0
+
+
+def _left_running(now: Settings, clock: Clock) -> None:
+    from deltaworks.local import stack
+
+    stack.up(now, parts=("simulator",), wait_for=())
+    clock.say("the shop goes on, slowly; everything is left running")
+
+
+def _report(now: Settings) -> None:
+    from deltaworks.analyst import open_lake
+
+    books = _ledger(now)
+    show.out.print()
+    show.listing(
+        [{"table": s.table, "rows": s.rows, "version": s.version, "ledger": s.verdict} for s in books.sheets()],
+        title="Tables", as_json=False,
+    )  # fmt: skip
+    show.out.print()
+    show.listing(
+        [
+            {"topic": x.topic, "partition": x.partition, "read up to": x.read_up_to, "rows": x.rows, "gaps": x.gaps,
+             "verdict": x.verdict}
+            for x in books.lines()
+        ],
+        title="Completeness: offsets read = rows + gaps (gaps are transaction markers)", as_json=False,
+    )  # fmt: skip
+    newest = open_lake(now.lake).sql("select max(minute) as newest from gold.page_views_per_minute")
+    show.out.print(f"\nnewest minute in gold: {newest.rows[0][0]} UTC")
+    show.out.print(f"\nAirflow   {now.airflow_url}   user admin, password in {now.secrets / 'airflow_admin'}\n")
+    show.out.print(_NEXT, highlight=False, markup=False)
+
+
+def _ledger(now: Settings) -> "Ledger":
+    from deltaworks import catalog
+    from deltaworks.engine.ledger import Ledger
+
+    return Ledger(catalog.load(now.project), now.lake)
+
+
+def _until(answer: Callable[[], Any], *, seconds_max: float, place: str, log: str) -> Any:
+    """Ask until there is an answer; raises StackError with the log to look into."""
+    deadline = time.monotonic() + seconds_max
+    last: DeltaworksError | None = None
+    while time.monotonic() < deadline:
+        try:
+            found = answer()
+        except DeltaworksError as error:
+            found, last = None, error
+        if found is not None:
+            return found
+        time.sleep(0.5)
+    finding = f"nothing after {seconds_max:.0f} s" + (f" ({last})" if last else "")
+    raise StackError(place, finding, f'Run "deltaworks logs {log}"')

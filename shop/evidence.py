@@ -1,0 +1,225 @@
+"""What Kafka, Postgres and the lake hold, copied into one DuckDB database, which spills to disk beyond its memory."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pyarrow as pa
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from deltalake import DeltaTable, QueryBuilder
+
+from deltaworks.errors import StackError
+from shop.comparison import quoted
+from shop.wellformed import page_view
+
+_CHUNK = 20_000  # messages at a time, some 6 MB
+_SILENCE_SECONDS = 30.0  # a broker on this machine answers sooner
+
+LOG_COLUMNS = {"partition": "integer", "offset": "bigint", "key": "blob", "value": "blob"}
+VIEW_COLUMNS = {
+    "event_id": "varchar",
+    "event_time": "timestamptz",
+    "user_id": "bigint",
+    "session_id": "varchar",
+    "page": "varchar",
+    "referrer": "varchar",
+}
+_PLACE = {"partition": "integer", "offset": "bigint"}
+_LOG_SCHEMA = pa.schema(
+    [("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())]
+)
+_VIEW_SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("event_id", pa.string()),
+        ("event_time", pa.timestamp("us", "UTC")),
+        ("user_id", pa.int64()),
+        ("session_id", pa.string()),
+        ("page", pa.string()),
+        ("referrer", pa.string()),
+    ]
+)
+
+
+def open_database(folder: Path) -> duckdb.DuckDBPyConnection:
+    """An empty database in `folder`, with a bound on its memory."""
+    database = duckdb.connect(str(folder / "evidence.duckdb"))
+    database.execute("set timezone = 'UTC'; set memory_limit = '512MB'; set preserve_insertion_order = false")
+    return database
+
+
+def make(database: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str]) -> None:
+    """Make an empty table, in place of one of that name."""
+    listed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+    database.execute(f"create or replace table {table} ({listed})")
+
+
+def insert(database: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+    """Add Arrow rows, matched by column name."""
+    database.register("arrow_rows", rows)
+    database.execute(f"insert into {table} by name select * from arrow_rows")  # noqa: S608  # our own names
+    database.unregister("arrow_rows")
+
+
+class TopicLog:
+    """A topic as a table (partition, offset, key, value), read on from where the last reading ended."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, *, bootstrap: str, topic: str, table: str) -> None:
+        """Find the partitions; raises StackError if the broker does not answer or has no such topic."""
+        self.topic, self.table = topic, table
+        self._database, self._place = database, f"Kafka {bootstrap}"
+        make(database, table, LOG_COLUMNS)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "shop.check",  # never joined and never committed: partitions are assigned by hand
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,  # transactions leave markers: the last offset may hold no message
+                "isolation.level": "read_committed",
+                "queued.max.messages.kbytes": 32 * 1024,
+                "log_level": 2,
+            }
+        )
+        try:
+            partitions = self._consumer.list_topics(timeout=_SILENCE_SECONDS).topics.get(topic)
+            if partitions is None:
+                raise StackError(self._place, f'no topic "{topic}"', 'Run "deltaworks up"')
+            self.ends = dict.fromkeys(sorted(partitions.partitions), 0)
+            self.begins = {number: self._watermarks(number)[0] for number in self.ends}
+        except KafkaException as error:
+            raise StackError(self._place, f"no answer ({error.args[0].str()})", 'Run "deltaworks status"') from None
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self.ends])
+
+    def read(self) -> Iterator[pa.Table]:
+        """Read to the ends of this moment, or a little beyond; yield what was added, after it was added.
+
+        Afterwards `ends` says, by partition, the offset below which the table is complete.
+        """
+        highs = {number: self._watermarks(number)[1] for number in self.ends}
+        missing = {number for number, high in highs.items() if high > self.ends[number]}
+        heard = time.monotonic()
+        while missing:
+            messages = self._consumer.consume(_CHUNK, 0.5)  # it waits as long if there are fewer
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENCE_SECONDS:
+                raise StackError(self._place, f"topic {self.topic} is silent", 'Run "deltaworks status"')
+            rows = self._rows(messages, highs, missing)
+            insert(self._database, self.table, rows)
+            yield rows
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def _rows(self, messages: Sequence[Message], highs: Mapping[int, int], missing: set[int]) -> pa.Table:
+        columns: list[list[Any]] = [[], [], [], []]
+        for message in messages:
+            error, number, offset = message.error(), message.partition(), message.offset()
+            assert number is not None
+            assert offset is not None
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public spelling
+                raise StackError(self._place, error.str(), 'Run "deltaworks status"')
+            if error is None:
+                for column, value in zip(columns, (number, offset, message.key(), message.value()), strict=True):
+                    column.append(value)
+                offset += 1
+            self.ends[number] = max(self.ends[number], offset)
+            if self.ends[number] >= highs[number] or error is not None:
+                missing.discard(number)
+        return pa.table(columns, schema=_LOG_SCHEMA)
+
+    def _watermarks(self, number: int) -> tuple[int, int]:
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), _SILENCE_SECONDS)
+        return low, high
+
+
+def parse_page_views(database: duckdb.DuckDBPyConnection, rows: pa.Table, *, wellformed: str, malformed: str) -> None:
+    """Sort page views into two tables: their fields, or only their place. A message without value is neither."""
+    views: list[tuple[object, ...]] = []
+    places: list[tuple[int, int]] = []
+    coordinates = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+    for place, value in zip(coordinates, rows["value"].to_pylist(), strict=True):
+        if value is None:
+            continue
+        view = page_view(value)
+        if view is None:
+            places.append(place)
+        else:
+            views.append((*place, *view))
+    insert(database, wellformed, _table(views, _VIEW_SCHEMA))
+    insert(database, malformed, _table(places, pa.schema([_LOG_SCHEMA.field(0), _LOG_SCHEMA.field(1)])))
+
+
+def make_page_views(database: duckdb.DuckDBPyConnection, *, wellformed: str, malformed: str) -> None:
+    """Make the tables that `parse_page_views` fills."""
+    make(database, wellformed, _PLACE | VIEW_COLUMNS)
+    make(database, malformed, _PLACE)
+
+
+def copy_postgres(
+    database: duckdb.DuckDBPyConnection, *, dsn: str, tables: Mapping[str, tuple[str, pa.Schema]]
+) -> None:
+    """Fill tables with the results of queries, all of one moment; raises StackError if Postgres does not answer."""
+    try:
+        with psycopg.connect(dsn, connect_timeout=10) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.execute("set timezone = 'UTC'")
+            for table, (query, schema) in tables.items():
+                database.execute(f"delete from {table}")  # noqa: S608  # our own names
+                with connection.cursor(name=table) as cursor:  # a server-side cursor: the table may be large
+                    cursor.itersize = _CHUNK
+                    cursor.execute(query)
+                    while rows := cursor.fetchmany(_CHUNK):
+                        insert(database, table, _table(rows, schema))
+    except psycopg.OperationalError as error:
+        finding = str(error).strip().splitlines()[-1]
+        raise StackError("Postgres, the shop's database", finding, 'Run "deltaworks status"') from None
+
+
+class LakeTable:
+    """A Delta table at one version, read by delta-rs."""
+
+    def __init__(self, lake: Path, name: str) -> None:
+        """Open `layer.table` at its newest version; a table that does not exist has no rows to offer."""
+        self.name = name
+        folder = lake.joinpath(*name.split("."))
+        self._table = DeltaTable(folder) if DeltaTable.is_deltatable(str(folder)) else None
+        self.columns = [field.name for field in self._table.schema().fields] if self._table else []
+
+    @property
+    def exists(self) -> bool:
+        """Was it ever written?"""
+        return self._table is not None
+
+    def count(self) -> int:
+        """Rows, from the table's statistics where it has them."""
+        return int(pa.table(self._select("count(*) as n", "true").read_all())["n"][0].as_py()) if self.exists else 0
+
+    def copy(
+        self, database: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], *, where: str = "true"
+    ) -> None:
+        """Put the rows into a new table with these columns."""
+        make(database, table, columns)
+        reader = self._select(quoted(list(columns)), where)
+        insert(database, table, reader)
+
+    def batches(self, columns: Sequence[str], *, where: str) -> Iterator[pa.Table]:
+        """Yield the rows in pieces."""
+        for batch in self._select(quoted(columns), where):
+            yield pa.Table.from_batches([batch]).cast(pa.schema([_LOG_SCHEMA.field(name) for name in columns]))
+
+    def _select(self, selection: str, where: str) -> pa.RecordBatchReader:
+        assert self._table is not None
+        query = f"select {selection} from lake_table where {where}"  # noqa: S608  # our own names
+        found = QueryBuilder().register("lake_table", self._table).execute(query)
+        return pa.RecordBatchReader.from_stream(found)
+
+
+def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)

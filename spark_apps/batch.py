@@ -1,0 +1,35 @@
+"""A one-shot owner for commands to a stopped app: `batch.py --app NAME --project DIR --command ID`."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from deltaworks.engine.driver import Driver, leave
+from deltaworks.errors import DeltaworksError
+from deltaworks.settings import Settings
+
+
+def main() -> int:
+    """Parse arguments, carry out the queued commands as the app's owner, give the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--app", required=True)
+    parser.add_argument("--project", type=Path)
+    parser.add_argument("--command", type=int, required=True, help="the command to end with")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        return Driver(app=given.app, settings=Settings.load(given.project)).run_commands(until=given.command)
+    except DeltaworksError as error:
+        logging.getLogger("deltaworks").error("%s", error)  # an expected error is one line
+        return 3
+    except Exception:
+        logging.getLogger("deltaworks").exception("the command's owner failed")
+        return 1
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    leave(code)

@@ -1,0 +1,121 @@
+"""Drive a fused flow by hand: micro-batches made of Kafka rows, restarts, crashes. No broker; all else is real."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from deltaworks import catalog
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.ledger import Ledger
+from deltaworks.engine.source import BRONZE
+from deltaworks.settings import Settings
+
+START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+KAFKA = pa.schema([BRONZE.field(name) for name in BRONZE.names if name != "_seq"])
+
+
+class Crash(Exception):  # noqa: N818  # it stands for the death of the process
+    """The process dies here."""
+
+
+@dataclass(kw_only=True)
+class Record:
+    """One Kafka record on its way to a topic."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    at: datetime = START
+
+
+@dataclass
+class Log:
+    """A broker's memory: records get their offsets here, in order, per partition."""
+
+    rows: list[dict[str, object]] = field(default_factory=list)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    cut: int = 0
+
+    def send(self, records: Iterable[Record]) -> None:
+        """Append records; they arrive a millisecond apart unless they say otherwise."""
+        for record in records:
+            offset = self.ends.get((record.topic, record.partition), 0)
+            self.ends[record.topic, record.partition] = offset + 1
+            arrived = record.at + timedelta(milliseconds=len(self.rows)) if record.at == START else record.at
+            self.rows.append(
+                {"topic": record.topic, "partition": record.partition, "offset": offset, "timestamp": arrived,
+                 "key": record.key, "value": record.value, "headers": None}
+            )  # fmt: skip
+
+    def batch(self) -> pa.Table:
+        """What has been sent since the last batch."""
+        fresh, self.cut = self.rows[self.cut :], len(self.rows)
+        return pa.Table.from_pylist(fresh, schema=KAFKA)
+
+    def beyond(self, offsets: Mapping[str, Mapping[str, int]]) -> pa.Table:
+        """What a new reader gets that starts from these positions."""
+        rows = [
+            r for r in self.rows[: self.cut]
+            if int(str(r["offset"])) >= offsets.get(str(r["topic"]), {}).get(str(r["partition"]), 0)
+        ]  # fmt: skip
+        return pa.Table.from_pylist(rows, schema=KAFKA)
+
+
+class Owner:
+    """An app's driver without its process: opens flows, one after the other, over one lake."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, app: str, *, path: str = "auto") -> None:
+        """Open the first flow."""
+        self.spark, self.settings, self.app, self.path = spark, settings, app, path
+        self.catalog = catalog.load(settings.project)
+        self.epoch, self.commits, self.crash_at = 0, 0, -1
+        self.flow = self.start()
+
+    def start(self) -> Flow:
+        """Begin anew, as a restarted driver does."""
+        self.epoch += 1
+        self.flow = Flow(
+            app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
+            path=self.path,
+        )  # fmt: skip
+        self.flow.fence()
+        edges = {topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}
+        self.starts = self.flow.begin(edges)
+        return self.flow
+
+    def take(self, rows: pa.Table) -> None:
+        """One micro-batch."""
+        self.flow.micro_batch(self.spark.createDataFrame(rows))
+        while self.flow.behind():
+            self.flow.turn(self.spark)
+
+    def catch_up(self, log: Log) -> None:
+        """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""
+        rows = log.beyond(self.starts)
+        if rows.num_rows:
+            self.take(rows)
+        while self.flow.behind():
+            self.flow.turn(self.spark)
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        """A table's declared columns, sorted."""
+        layer, name = table.split(".")
+        read = self.spark.read.format("delta").load(str(self.settings.lake / layer / name))
+        shown = [column for column in read.columns if not column.startswith("_")]
+        return sorted((row.asDict() for row in read.select(*shown).collect()), key=str)
+
+    def ledger(self) -> Ledger:
+        """The books as they stand."""
+        self.flow.settle()
+        return Ledger(self.catalog, self.settings.lake)
+
+    def _guard(self) -> None:
+        """Counts commits; dies right before the chosen one."""
+        if self.commits == self.crash_at:
+            raise Crash(f"before commit {self.commits}")
+        self.commits += 1

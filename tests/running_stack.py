@@ -1,0 +1,93 @@
+"""A local stack for tests: the real parts on free ports, its data in a scratch folder, nothing left at the end.
+
+    with running_stack(parts=("kafka",)) as settings:
+        ...
+
+`stack/conftest.py` keeps one for the whole session and starts further parts of it when a test asks for them.
+"""
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deltaworks.local import processes, stack
+from deltaworks.local.part import PartState
+from deltaworks.settings import ROOT, Settings
+
+START_SECONDS_MAX = 240.0  # the whole stack takes 30 s; the rest is for a busy machine
+_PORTS = tuple(name for name in Settings.model_fields if name.startswith("port_"))
+
+
+@contextmanager
+def scratch_settings(project: Path = ROOT) -> Iterator[Settings]:
+    """Settings of a stack that was never started; its data folder goes at the end.
+
+    Not in pytest's own scratch folder: that one is closed to user nobody, as whom root's Postgres runs.
+    """
+    data = Path(tempfile.mkdtemp(prefix="deltaworks-"))
+    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    try:
+        yield Settings.load(project, environment={}, data=data, **ports)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@contextmanager
+def running_stack(*, parts: Collection[str], project: Path = ROOT) -> Iterator[Settings]:
+    """Start parts, give their settings, stop them, and look that no process is left."""
+    with scratch_settings(project) as settings:
+        try:
+            stack.up(settings, parts=parts, seconds_max=START_SECONDS_MAX)
+            yield settings
+        finally:
+            stack.down(settings)
+        assert not (left := left_over(settings)), f"left over: {left}"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now; held open together, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def left_over(settings: Settings) -> list[str]:
+    """Processes that work in the data folder or name it in their command line: found without our own records."""
+    data = str(settings.data)
+    found = []
+    for process in processes.table():
+        if process.zombie:
+            continue
+        command = processes.command_of(process.pid, length_max=100_000)
+        if data in command or _folder_of(process.pid).startswith(data):
+            found.append(f"{process.pid} {command[:200]}")
+    return found
+
+
+def part(settings: Settings, name: str) -> PartState:
+    """What the supervisor knows of a part."""
+    return stack.state(settings).parts[name]
+
+
+def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = 60) -> float:
+    """Wait until something is true; returns the seconds that it took."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < seconds_max, f"not within {seconds_max:g} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def _folder_of(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""

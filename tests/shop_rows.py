@@ -1,0 +1,108 @@
+"""Kafka records as the shop's sources send them."""
+
+import json
+from datetime import datetime, timedelta
+from random import Random
+
+from tests.flows import START, Record
+
+NAMES = ("customers", "products", "stock", "orders", "order_lines")
+
+
+def view(number: int, *, at: datetime = START, page: str = "/", event: str | None = None, user: int = 1) -> Record:
+    """A page view, well-formed."""
+    document = {
+        "event_id": event or f"e{number}",
+        "event_time": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "user_id": user,
+        "session_id": f"s{user}",
+        "page": page,
+        "referrer": None,
+    }
+    return Record(topic="page_views", value=json.dumps(document).encode(), key=str(user).encode(), partition=user % 2)
+
+
+def broken(value: bytes) -> Record:
+    """Bytes that are no page view."""
+    return Record(topic="page_views", value=value, key=b"1", partition=1)
+
+
+def change(op: str, row: dict[str, object], *, lsn: int, table: str = "orders", snapshot: bool = False) -> Record:
+    """A row change as Debezium writes it; `row` holds the key at least."""
+    key = {"order_id": row["order_id"]} if table == "orders" else {"customer_id": row["customer_id"]}
+    source = {"schema": "public", "table": table, "lsn": lsn, "snapshot": "true" if snapshot else "false", "txId": lsn}
+    envelope = {
+        "before": row if op == "d" else None,
+        "after": None if op == "d" else row,
+        "source": source,
+        "op": op,
+        "ts_ms": 0,
+        "transaction": None,
+    }
+    return Record(topic="shop.changes", value=json.dumps(envelope).encode(), key=json.dumps(key).encode())
+
+
+def tombstone(order_id: int) -> Record:
+    """What Debezium sends after a delete."""
+    return Record(topic="shop.changes", value=None, key=json.dumps({"order_id": order_id}).encode())
+
+
+def order(order_id: int, *, status: str = "placed", amount: str = "10.00", day: int = 0) -> dict[str, object]:
+    """An order's row on the wire."""
+    at = (START + timedelta(days=day, minutes=order_id)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "order_id": order_id,
+        "customer_id": 1,
+        "status": status,
+        "amount": amount,
+        "placed_at": at,
+        "updated_at": at,
+    }
+
+
+def customer(customer_id: int, name: str) -> dict[str, object]:
+    """A customer's row on the wire."""
+    at = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "customer_id": customer_id,
+        "name": name,
+        "email": None,
+        "country": "DE",
+        "created_at": at,
+        "updated_at": at,
+    }
+
+
+def random_views(chance: Random, count: int) -> list[Record]:
+    """Views with copies, late ones and malformed bytes among them."""
+    records: list[Record] = []
+    for number in range(count):
+        roll = chance.random()
+        if roll < 0.1 and records:
+            records.append(chance.choice(records))
+        elif roll < 0.2:
+            records.append(broken(chance.choice([b"", b"{", b'{"event_id": 1}', b"\xff", b"[]", b"null"])))
+        else:
+            late = timedelta(minutes=chance.randrange(90)) if roll < 0.3 else timedelta(seconds=chance.randrange(200))
+            page = chance.choice(["/", "/cart", "/products/1"])
+            records.append(view(number, at=START - late, page=page, user=chance.randrange(4)))
+    return records
+
+
+def random_changes(chance: Random, count: int) -> list[Record]:
+    """Orders placed, paid, cancelled, deleted and placed again, with other tables' changes between them."""
+    records: list[Record] = []
+    there: dict[int, dict[str, object]] = {}
+    for lsn in range(1, count + 1):
+        roll, number = chance.random(), chance.randrange(20)
+        if roll < 0.15:
+            records.append(change("u", customer(number, f"n{lsn}"), lsn=lsn, table="customers"))
+        elif number not in there:
+            there[number] = order(number, day=chance.randrange(3), amount=f"{chance.randrange(1, 99)}.50")
+            records.append(change("c", there[number], lsn=lsn))
+        elif roll < 0.3:
+            records += [change("d", there.pop(number), lsn=lsn), tombstone(number)]
+        else:
+            there[number] = {**there[number], "status": chance.choice(["paid", "cancelled"])}
+            records.append(change("u", there[number], lsn=lsn))
+    return records

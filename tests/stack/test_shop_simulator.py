@@ -1,0 +1,105 @@
+"""The simulator as it is started, against the real Kafka and Postgres: its totals are exact, whatever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from deltaworks.settings import ROOT, Settings
+from shop.evidence import TopicLog, make_page_views, open_database, parse_page_views
+from tests.running_stack import part, wait_until
+
+StartParts = Callable[..., Settings]
+FAULTS = ("--duplicates", "0.02", "--out-of-order", "0.05", "--late", "0.05", "--malformed", "0.01")
+
+
+@pytest.fixture
+def services(stack: StartParts) -> Settings:
+    """Give the settings of a running Kafka and Postgres."""
+    return stack(parts=("source", "kafka"))
+
+
+def started(settings: Settings, *arguments: str) -> subprocess.Popen[str]:
+    """Start `python -m shop.simulate`."""
+    command = [str(settings.spark_python), "-m", "shop.simulate", "--json", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=settings.inherited(), stdout=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for its end and read its totals."""
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    totals: dict[str, Any] = json.loads(printed)
+    return totals
+
+
+def in_topic(settings: Settings, run: str, folder: Path) -> Counter[str]:
+    """How often each event id of a run is in the topic."""
+    with open_database(folder) as database:
+        log = TopicLog(database, bootstrap=settings.kafka, topic="page_views", table="log")
+        make_page_views(database, wellformed="wellformed", malformed="malformed")
+        for rows in log.read():
+            parse_page_views(database, rows, wellformed="wellformed", malformed="malformed")
+        log.close()
+        query = "select event_id, count(*) from wellformed where starts_with(event_id, ?) group by all"
+        return Counter(dict(database.execute(query, [f"{run}-"]).fetchall()))
+
+
+def test_totals_are_what_is_in_kafka_though_the_broker_is_killed(services: Settings, tmp_path: Path) -> None:
+    """A kill -9 of the broker in the middle: each view arrives once, copies are those that were meant."""
+    run = uuid.uuid4().hex
+    process = started(services, "--run", run, "--rate", "1000", "--order-rate", "5", "--seconds", "8", *FAULTS)
+    time.sleep(4)
+    killed = part(services, "kafka").pid
+    assert killed is not None
+    assert process.poll() is None, "the run was over before the broker was killed"
+
+    os.kill(killed, signal.SIGKILL)
+    totals = ended(process)
+
+    wait_until(lambda: part(services, "kafka").pid not in {None, killed}, what="Kafka is started again")
+    seen = in_topic(services, run, tmp_path)
+    assert totals["views_sent"] + totals["malformed"] == 8_000
+    assert len(seen) == totals["views_sent"]
+    assert seen.total() == totals["views_sent"] + totals["duplicates"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_simulator_delivers_what_it_counted(services: Settings, tmp_path: Path, how: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM: exit code 0, totals on stdout, all of it in Kafka and Postgres."""
+    run = uuid.uuid4().hex
+    orders = "select count(*) from orders"
+    with psycopg.connect(services.source_dsn("shop"), autocommit=True) as connection:
+        before = connection.execute(orders).fetchone()
+        process = started(services, "--run", run, "--rate", "500", "--order-rate", "20")
+        wait_until(lambda: connection.execute(orders).fetchone() != before, what="the first order is placed")
+        time.sleep(1)
+
+        process.send_signal(how)
+        totals = ended(process)
+        after = connection.execute(orders).fetchone()
+
+    assert before is not None
+    assert after is not None
+    assert totals["orders_placed"] == after[0] - before[0] > 0
+    assert len(in_topic(services, run, tmp_path)) == totals["views_sent"] > 0
+
+
+def test_a_backlog_is_made_without_the_database(services: Settings, tmp_path: Path) -> None:
+    """Tens of thousands of views at once, each in the topic once."""
+    run = uuid.uuid4().hex
+
+    totals = ended(started(services, "--run", run, "--backlog", "50000"))
+
+    seen = in_topic(services, run, tmp_path)
+    assert totals["views_sent"] == len(seen) == seen.total() == 50_000
+    assert totals["orders_placed"] == 0

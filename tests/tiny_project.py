@@ -1,0 +1,33 @@
+"""Copies of the tiny project, to be broken by tests."""
+
+import shutil
+from pathlib import Path
+
+TINY = Path(__file__).parent / "tiny"
+
+
+class Project:
+    """A copy of the tiny project in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Copy it into the folder, which must not exist."""
+        self.folder = Path(shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns(".deltaworks", "__pycache__")))
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        """Replace a text that is there exactly once."""
+        before = (self.folder / path).read_text()
+        assert before.count(old) == 1, f"{old!r} is {before.count(old)} times in {path}"
+        (self.folder / path).write_text(before.replace(old, new))
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, and the folders that it needs."""
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text)
+
+    def delete(self, path: str) -> None:
+        """Delete a file or folder that is there."""
+        target = self.folder / path
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink()

@@ -1,0 +1,83 @@
+"""What tests of launching share: settings whose control store is a scratch one and whose driver is a stand-in."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from deltaworks.control import Store
+from deltaworks.local import processes
+from deltaworks.settings import ROOT, Settings
+from deltaworks.supervise import launch
+
+STAND_IN = Path(__file__).parent / "airflow" / "stand_in_driver.py"
+
+
+@contextmanager
+def scratch_project(postgres: str, port: int, folder: Path) -> Iterator[Settings]:
+    """Give a project with the shop's tables, a fresh control store and the stand-in as driver; kills what it left.
+
+    `postgres` is the superuser's address of a scratch server on `port`.
+    """
+    data, project = folder / "data", folder / "project"
+    (data / "secrets").mkdir(parents=True)
+    project.mkdir()
+    for name in ("deltaworks.toml", "topics.toml"):
+        shutil.copy(ROOT / name, project)
+    for name in ("tables", "expectations"):
+        (project / name).symlink_to(ROOT / name)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
+    python.chmod(0o755)
+    (data / "secrets" / "deltaworks").write_text("sesame")
+    _fresh_database(postgres)
+    settings = Settings.load(project, environment={}, data=data, port_control=port, spark_python=python)
+    with Store(settings.control_dsn()) as store:
+        store.migrate()
+        store.declare_apps(["shop", "web"])
+    try:
+        yield settings
+    finally:
+        with Store(settings.control_dsn()) as store:
+            for app in store.apps():
+                launch.kill(settings, store, app.name)
+
+
+def wait_for(what: Callable[[], bool], *, seconds_max: float = 20) -> None:
+    """Wait until something is true; fails when it does not come to be."""
+    deadline = time.monotonic() + seconds_max
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+
+
+def wait_owned(store: Store, app: str, pid: int) -> None:
+    """Wait until a driver has its lease and was heard."""
+
+    def owned() -> bool:
+        lease, heartbeat = store.lease(app), store.heartbeat(app)
+        return lease is not None and lease.pid == pid and heartbeat is not None and heartbeat.epoch == lease.epoch
+
+    wait_for(owned)
+
+
+def kill_leader(pid: int) -> None:
+    """Kill the driver's process alone, as a fault would, and wait until it is gone."""
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: processes.started(pid) is None)
+
+
+def _fresh_database(postgres: str) -> None:
+    """Make the role and the empty database that the settings expect; the server is one test session's."""
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("drop database if exists deltaworks with (force)")
+        connection.execute("drop role if exists deltaworks")
+        connection.execute(sql.SQL("create role deltaworks login password {}").format(sql.Literal("sesame")))
+        connection.execute("create database deltaworks owner deltaworks")

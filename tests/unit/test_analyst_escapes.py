@@ -1,0 +1,235 @@
+"""An analyst reads tables of the lake, and there is no other way to use the door."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from deltaworks.analyst import Analyst, connect
+from deltaworks.errors import QueryError
+from tests.small_lake import build_lake
+
+SECRET = "hush-7d1f"
+LISTS = "select function_name from duckdb_functions() where function_type in ('table', 'table_macro')"
+
+# {data} is the folder above the lake; it holds secrets/shop, page.csv and another Delta table
+ESCAPES = [
+    # files of the machine
+    "select * from read_csv('/etc/passwd')",
+    "select * from read_text('{data}/secrets/shop')",
+    "select * from read_blob('{data}/lake/../secrets/*')",
+    "select * from read_json('{data}/secrets/shop')",
+    "select * from read_parquet('{data}/other/*.parquet')",
+    "select * from glob('{data}/**')",
+    "select * from sniff_csv('{data}/page.csv')",
+    "select * from parquet_metadata('{data}/other/*.parquet')",
+    "select * from '{data}/page.csv'",
+    'from "{data}/page.csv"',
+    "select * from 'page.csv'",
+    "select * from main.'page.csv'",
+    "select * from gold.'page.csv'",
+    "with \"{data}/page.csv\" as (select 1) select * from '{data}/page.csv'",
+    "select (select content from read_text('{data}/secrets/shop'))",
+    "select 1 limit (select size from read_text('{data}/secrets/shop'))",
+    "select * from gold.daily_orders where exists (from read_text('{data}/secrets/shop'))",
+    "with x as materialized (from read_text('{data}/secrets/shop')) from x",
+    "describe select * from read_csv('{data}/page.csv')",
+    "summarize (from read_csv('{data}/page.csv'))",
+    "explain analyze select * from read_text('{data}/secrets/shop')",
+    "select list_transform([1], x -> (select content from read_text('{data}/secrets/shop')))",
+    # other Delta tables, and files below the tables of this lake (hidden columns, rows deleted since)
+    "select * from delta_scan('{data}/other')",
+    "select * from delta_scan('{data}/lake/gold/daily_orders')",
+    "select * from delta_scan('http://127.0.0.1:1/x')",
+    "select * from delta_list_files('{data}/other')",
+    "select * from read_parquet('{data}/lake/gold/daily_orders/*.parquet')",
+    "select * from '{data}/lake/gold/daily_orders/_delta_log/00000000000000000000.json'",
+    'select * from "gold.daily_orders"',
+    'select * from "gold.daily_orders".main."gold.daily_orders"',
+    # writing
+    "copy (select 1) to '{data}/evil.csv'",
+    "copy gold.daily_orders from '{data}/page.csv'",
+    "export database '{data}/evil'",
+    "select write_blob('{data}/evil', 'x'::blob)",
+    "select WRITE_BLOB('{data}/lake/evil', 'x'::blob)",
+    "select system.main.\"write_blob\"('{data}/evil', 'x'::blob)",
+    "select ('{data}/evil').write_blob('x'::blob)",
+    "select list_transform(['{data}/evil'], lambda p: write_blob(p, 'x'::blob))",
+    "select 1 order by write_blob('{data}/evil', 'x'::blob)",
+    "explain analyze select write_blob('{data}/evil', 'x'::blob)",
+    "explain analyze copy (select 1) to '{data}/evil'",
+    "select write_log('x')",
+    "create table gold.evil as select 1",
+    "create view gold.evil as select 1",
+    "create macro evil() as 1",
+    "create or replace temp macro starts_with(a, b) as false",
+    "create secret (type s3, key_id 'a', secret 'b')",
+    "create function evil() as table from read_text('{data}/secrets/shop')",
+    "insert into gold.daily_orders values (1)",
+    "update gold.daily_orders set orders = 0",
+    "delete from gold.daily_orders",
+    "truncate gold.daily_orders",
+    "merge into gold.daily_orders using (select 1) on false when not matched then insert default values",
+    "drop view gold.daily_orders",
+    "alter table gold.daily_orders add column evil int",
+    "vacuum",
+    "checkpoint",
+    # loosening the settings
+    "attach '{data}/evil.duckdb'",
+    "attach '{data}/other' as other (type delta)",
+    'detach "gold.daily_orders"',
+    "use gold",
+    "install httpfs",
+    "load httpfs",
+    "load '{data}/evil.duckdb_extension'",
+    "force install httpfs from 'http://127.0.0.1:1'",
+    "set enable_external_access = true",
+    "set global allowed_directories = ['/']",
+    "set lock_configuration = false",
+    "reset memory_limit",
+    "pragma enable_external_access",
+    "pragma database_list",
+    "pragma import_database('{data}')",
+    "call pragma_version()",
+    "call enable_logging(storage = 'file')",
+    "set variable x = 1",
+    # telling of the machine
+    "select getenv('HOME')",
+    "select current_setting('allowed_directories')",
+    "select * from duckdb_secrets()",
+    "select * from duckdb_settings()",
+    "select * from duckdb_databases()",
+    "select * from pragma_database_list",
+    "select * from information_schema.tables",
+    "select * from pg_catalog.pg_class",
+    "select * from sqlite_master",
+    "show databases",
+    "show variables",
+    "select count(*) from (show tables)",
+    # a query inside a text
+    "select * from query('from read_text(''{data}/secrets/shop'')')",
+    "select * from query_table('{data}/page.csv')",
+    "select * from json_execute_serialized_sql('{{}}')",
+    "from histogram_values('{data}/page.csv', a)",
+    "prepare p as select 1",
+    "execute p",
+    "pivot gold.daily_orders on day",
+    # more than one statement, and comments that hide it
+    "select 1; select 2",
+    "select 1; copy (select 1) to '{data}/evil'",
+    "select 1 /* ; */; attach '{data}/evil.duckdb'",
+    "select 1 -- ;\n; attach '{data}/evil.duckdb'",
+    "/* select 1 */ copy (select 1) to '{data}/evil'",
+    "explain select 1; copy (select 1) to '{data}/evil'",
+    "explain /* ; */ copy (select 1) to '{data}/evil'",
+    "select 1 \0; copy (select 1) to '{data}/evil'",
+    "begin; select 1",
+    ";",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a data folder with a lake, a secret and other files beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    lake = build_lake(folder / "lake")
+    (folder / "secrets").mkdir()
+    (folder / "secrets/shop").write_text(SECRET)
+    (folder / "page.csv").write_text(f"a,b\n1,{SECRET}\n")
+    shutil.copytree(lake / "gold/daily_orders", folder / "other")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def analyst(data: Path) -> Iterator[Analyst]:
+    """Give the open lake, with a table already in use."""
+    with connect(data / "lake") as lake:
+        lake.sql("select * from gold.daily_orders")
+        yield lake
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    """Every file below the folder with what it holds."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_escape_is_refused(analyst: Analyst, data: Path, escape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try is an error of ours that tells nothing, and no file is made or changed; the lake still answers."""
+    monkeypatch.chdir(data)
+    before = files(data)
+
+    with pytest.raises(QueryError) as refused:
+        analyst.sql(escape.format(data=data))
+
+    assert files(data) == before
+    assert SECRET not in str(refused.value)
+    assert "root:" not in str(refused.value)
+    assert analyst.sql("select count(*) from gold.daily_orders").rows == [(2,)]
+
+
+def test_every_function_in_from_is_refused_but_a_few(analyst: Analyst) -> None:
+    """A new DuckDB may bring new functions that read: those that are allowed are named, all others are refused."""
+    functions = {str(row[0]) for row in duckdb.sql(LISTS).fetchall()}
+    harmless = {"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"}
+
+    allowed = set()
+    for function in functions:
+        try:
+            analyst.sql(f"select * from {function}()")
+        except QueryError as error:
+            if "only tables of the lake can be read" in str(error):
+                continue
+        allowed.add(function)
+
+    assert len(functions) > 60
+    assert allowed == harmless
+
+
+def test_every_function_of_the_delta_extension_is_refused(analyst: Analyst) -> None:
+    """The extension's functions look past DuckDB's settings (write_blob writes anywhere), so none may be called."""
+    lists = "select distinct function_name, function_type from duckdb_functions()"
+    plain = set(duckdb.sql(lists).fetchall())
+    # asked behind the door: analysts cannot list functions
+    brought = sorted(set(analyst._connection.execute(lists).fetchall()) - plain)
+
+    for name, kind in brought:
+        call = f"select * from {name}()" if kind in {"table", "table_macro"} else f"select {name}()"
+        with pytest.raises(QueryError, match="is not allowed here|only tables of the lake"):
+            analyst.sql(call)
+
+    assert ("write_blob", "scalar") in brought
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from read_text('/etc/passwd')",
+        "copy (select 1) to '{data}/evil.csv'",
+        "attach '{data}/evil.duckdb'",
+        "set enable_external_access = true",
+        "set allowed_directories = ['/']",
+        "install httpfs",
+        "load httpfs",
+    ],
+)
+def test_duckdb_itself_is_locked_too(analyst: Analyst, data: Path, statement: str) -> None:
+    """Were a statement misjudged, DuckDB's own settings would still keep it inside the lake's folder."""
+    before = files(data)
+
+    with pytest.raises(duckdb.Error):
+        analyst._connection.execute(statement.format(data=data)).fetchall()
+
+    assert files(data) == before
+
+
+def test_a_variable_of_the_caller_is_not_a_table(analyst: Analyst) -> None:
+    """DuckDB's Python client takes unknown tables for variables; ours does not."""
+    frame = duckdb.sql("select 1 as a").to_arrow_table()
+
+    with pytest.raises(QueryError, match="frame: no such table"):
+        analyst.sql("select * from frame")
+
+    assert frame.num_rows == 1

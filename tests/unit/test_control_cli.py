@@ -1,0 +1,324 @@
+"""`deltaworks app`, `run`, `compact`, `commands`: against a real control store, with a driver that runs no Spark."""
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import typer
+from psycopg import sql
+from typer.testing import CliRunner, Result
+
+from deltaworks.cli import apps, commands
+from deltaworks.control import Lease, Store
+from deltaworks.errors import CommandError, ControlError, DeclarationError
+from deltaworks.local import processes
+from deltaworks.settings import ROOT, Settings
+from deltaworks.supervise import launch
+from tests.scratch_postgres import ScratchPostgres
+
+# Stands in for the engine: takes the lease, obeys, beats, drains; told apart by the program that it was started for.
+FAKE_DRIVER = """#!{python}
+import os, sys, time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from deltaworks.control import Store
+from deltaworks.local import processes
+from deltaworks.settings import Settings
+
+given = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+if "--drain" in sys.argv:
+    print("drained", *sys.argv[1:])
+    sys.exit(0)
+with Store(Settings.load(Path(given["--project"])).control_dsn()) as store:
+    app = given["--app"]
+    facts = {{"pid": os.getpid(), "process_started": processes.started(os.getpid())}}
+    lease = store.acquire(app, owner="fake driver", seconds=60, **facts)
+    progress = {{"rows_per_second": 12.5, "lag": {{"shop.changes": {{"0": 3}}}}}}
+    progress["last_commit_at"] = (datetime.now(UTC) - timedelta(seconds=300)).isoformat()
+    while "--command" in given or store.app(app).desired == "running":
+        store.beat(lease, state="running", progress=progress)
+        command = store.take(app, epoch=lease.epoch)
+        if command is not None:
+            store.finish(command.id, {{"files_before": 1234, "files_after": 1}})
+        if "--command" in given:
+            break
+        time.sleep(0.05)
+    store.beat(lease, state="stopped", progress={{}})
+    store.release(lease)
+"""
+
+
+@pytest.fixture
+def project(postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Give the settings of this checkout's project with a control store and data of this test alone."""
+    for name in [name for name in os.environ if name.startswith("DELTAWORKS_")]:
+        monkeypatch.delenv(name)
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute("drop database if exists deltaworks with (force)")
+        connection.execute("drop role if exists deltaworks")
+        connection.execute(sql.SQL("create role deltaworks login password {}").format(sql.Literal(postgres.password)))
+        connection.execute("create database deltaworks owner deltaworks")
+    python = tmp_path / "driver"
+    python.write_text(FAKE_DRIVER.format(python=sys.executable, root=str(ROOT)))
+    python.chmod(0o755)
+    (tmp_path / "data" / "secrets").mkdir(parents=True)
+    (tmp_path / "data" / "secrets" / "deltaworks").write_text(postgres.password)
+    monkeypatch.setenv("DELTAWORKS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("DELTAWORKS_PORT_CONTROL", str(postgres.port))
+    monkeypatch.setenv("DELTAWORKS_SPARK_PYTHON", str(python))
+    settings = Settings.load()
+    with Store(settings.control_dsn()) as store:
+        store.migrate()
+        store.declare_apps(["shop", "web"])
+    yield settings
+    launch.stop_all(settings, seconds_max=5)
+
+
+@pytest.fixture
+def own(project: Settings) -> Iterator[Store]:
+    """Give the project's control store."""
+    with Store(project.control_dsn()) as store:
+        yield store
+
+
+def call(*words: str) -> Result:
+    """Run the command line in this process."""
+    main = typer.Typer()
+    apps.register(main)
+    return CliRunner().invoke(main, words)
+
+
+def rows(result: Result) -> list[dict[str, object]]:
+    """Give what a listing printed with --json."""
+    found: list[dict[str, object]] = json.loads(result.stdout)
+    return found
+
+
+def until(happens: Callable[[], object], *, seconds_max: float = 20) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + seconds_max
+    while not happens():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def lease_of_this_process(store: Store, app: str = "shop") -> Lease:
+    """Own the app by this very process, as a driver would."""
+    started = processes.started(os.getpid())
+    assert started is not None
+    return store.acquire(app, owner="test", seconds=60, pid=os.getpid(), process_started=started)
+
+
+@contextmanager
+def driver(store_of: Settings, work: Callable[[Store, int], None]) -> Iterator[None]:
+    """Own the app shop and do `work` on the first command that comes."""
+    with Store(store_of.control_dsn()) as store:
+        lease = lease_of_this_process(store)
+
+        def obey() -> None:
+            until(lambda: store.commands("shop", "queued"))
+            command = store.take("shop", epoch=lease.epoch)
+            assert command is not None
+            work(store, command.id)
+
+        thread = threading.Thread(target=obey)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(timeout=20)
+            store.release(lease)
+
+
+def test_start_is_a_wish_with_a_name_and_says_the_next_step_without_airflow(own: Store) -> None:
+    """Without Airflow nobody would come: the command says what to do."""
+    result = call("app", "start", "shop")
+
+    wished = own.app("shop")
+    assert result.exit_code == 0, result.output
+    assert 'shop: Airflow is not up. Run "deltaworks up", or "deltaworks app start shop --here"' in result.output
+    assert (wished.desired, wished.desired_by) == ("running", pwd.getpwuid(os.getuid()).pw_name)
+
+
+def test_start_says_that_airflow_does_it_when_airflow_is_up(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Airflow up, its task sees the wish; `--by` names who wished."""
+    monkeypatch.setattr(apps, "airflow_is_up", lambda _: True)
+
+    result = call("app", "start", "shop", "web", "--by", "ann")
+
+    assert result.exit_code == 0, result.output
+    assert "web: Airflow's stream__web starts it within seconds" in result.output
+    assert own.app("shop").desired_by == own.app("web").desired_by == "ann"
+
+
+@pytest.mark.parametrize("words", [["app", "start"], ["app", "stop", "shop", "--all"], ["run", "shop"]])
+@pytest.mark.usefixtures("project")
+def test_command_that_leaves_open_what_is_meant_is_refused(words: list[str]) -> None:
+    """No app named is not all apps; a run in the foreground says that it drains."""
+    assert call(*words).exit_code == 2
+
+
+@pytest.mark.usefixtures("project")
+def test_misspelt_app_is_refused_with_the_nearest_name() -> None:
+    """Starting asks the project's tables, stopping and looking ask the control store."""
+    started, stopped, seen = call("app", "start", "shp"), call("app", "stop", "shp"), call("app", "status", "shp")
+
+    assert isinstance(started.exception, DeclarationError)
+    assert isinstance(stopped.exception, ControlError)
+    assert isinstance(seen.exception, ControlError)
+    assert all("shop" in str(result.exception) for result in (started, stopped, seen))
+
+
+def test_app_is_started_here_seen_restarted_and_stopped(own: Store) -> None:
+    """The whole life of a driver without Airflow: one at a time, each with the next epoch, gone at the end."""
+    begun = call("app", "start", "shop", "--here")
+    until(lambda: own.heartbeat("shop"))
+    again = call("app", "start", "shop", "--here")
+    seen = rows(call("app", "status", "--json"))
+    restarted = call("app", "restart", "shop", "--here")
+    until(lambda: (lease := own.lease("shop")) and lease.epoch == 2)
+    stopped = call("app", "stop", "--all", "--wait")
+    after = call("app", "status", "shop")
+
+    shop = next(row for row in seen if row["app"] == "shop")
+    assert "shop: driver started, pid" in begun.output, begun.output
+    assert "shop: driver runs already, pid" in again.output
+    assert (shop["wanted"], shop["epoch"], shop["rows_per_second"], shop["lag_rows"]) == ("running", 1, 12.5, 3)
+    assert shop["state"] in ("healthy", "starting")
+    assert isinstance(shop["commit_seconds"], float)
+    assert shop["commit_seconds"] >= 300
+    assert next(row["state"] for row in seen if row["app"] == "web") == "stopped"
+    assert restarted.exit_code == 0, restarted.output
+    assert "ends its batch and leaves" in stopped.output
+    assert stopped.exit_code == 0
+    assert after.exit_code == 0
+    assert "stopped" in after.output
+
+
+def test_driver_that_died_is_a_finding(own: Store) -> None:
+    """An app that is wanted and whose process is gone makes the status fail, with the reason."""
+    own.desire("shop", "running", by="ann")
+    lease = own.acquire("shop", owner="gone", seconds=60, pid=2**22 + 1, process_started="0")
+    own.beat(lease, state="running", progress={})
+
+    result = call("app", "status")
+
+    assert result.exit_code == 1
+    assert "shop: the driver's process is gone" in result.output
+
+
+@pytest.mark.usefixtures("own")
+def test_compact_follows_the_owner_to_the_end(project: Settings) -> None:
+    """Who asks sees the result that the driver wrote."""
+
+    def work(store: Store, number: int) -> None:
+        store.report(number, {"done": 1, "total": 2, "files_before": 1234})
+        time.sleep(0.5)
+        store.finish(number, {"files_before": 1234, "files_after": 1})
+
+    with driver(project, work):
+        result = call("compact", "silver.orders")
+
+    assert result.exit_code == 0, result.output
+    assert "command 1 compact silver.orders: done after" in result.output
+    assert "files before 1,234" in result.output
+
+
+def test_compact_that_fails_is_a_finding(project: Settings, own: Store) -> None:
+    """The owner's error is shown, and the command keeps who and why."""
+    with driver(project, lambda store, number: store.fail(number, "disk full")):
+        result = call("compact", "silver.orders", "--reason", "too slow", "--by", "ann")
+
+    command = own.command(1)
+    assert result.exit_code == 1
+    assert "command 1 compact silver.orders: failed" in result.output
+    assert "disk full" in result.output
+    assert (command.requested_by, command.reason) == ("ann", "too slow")
+
+
+def test_compact_without_a_driver_gets_an_owner_of_its_own(own: Store) -> None:
+    """A stopped app's tables can be compacted: a process takes the lease for this one command and leaves."""
+    result = call("compact", "silver.orders")
+
+    lease = own.lease("shop")
+    assert result.exit_code == 0, result.output
+    assert "command 1 compact silver.orders: done" in result.output
+    assert lease is not None
+    assert lease.released_at is not None
+    assert own.app("shop").desired == "stopped"
+
+
+def test_owner_that_ends_without_obeying_is_told(project: Settings, own: Store) -> None:
+    """The message names the command's state, the exit code and where to look."""
+    project.spark_python.write_text("#!/bin/sh\nexit 3\n")
+
+    result = call("compact", "silver.orders")
+
+    assert isinstance(result.exception, CommandError)
+    assert 'command 1: is queued: its owner ended with code 3. See "deltaworks logs app-shop".' in str(result.exception)
+    assert own.command(1).state == "queued"
+
+
+def test_compact_without_waiting_leaves_the_command_queued(own: Store) -> None:
+    """The number is printed, nothing is started."""
+    result = call("compact", "silver.orders", "--no-wait")
+
+    assert result.exit_code == 0
+    assert "command 1 is queued for app shop" in result.output
+    assert own.lease("shop") is None
+
+
+@pytest.mark.usefixtures("project")
+def test_commands_can_be_listed_shown_and_cancelled() -> None:
+    """The listings have a form for programs."""
+    call("compact", "silver.orders", "--no-wait")
+    call("compact", "silver.page_views", "--no-wait")
+
+    both, web = rows(call("commands", "list", "--json")), rows(call("commands", "list", "--app", "web", "--json"))
+    cancelled = call("commands", "cancel", "1")
+    shown = rows(call("commands", "show", "1", "--json"))
+    open_ones = rows(call("commands", "list", "--state", "queued", "--json"))
+    for_people = call("commands", "show", "1").output
+
+    assert [row["id"] for row in both] == [2, 1]
+    assert [(row["table_name"], row["app"]) for row in web] == [("silver.page_views", "web")]
+    assert "command 1 is cancelled" in cancelled.output
+    assert shown[0]["state"] == "cancelled"
+    assert [row["id"] for row in open_ones] == [2]
+    assert "asked for on the command line" in for_people
+    assert call("commands", "list", "--state", "lost").exit_code == 2
+
+
+def test_command_line_gives_up_on_a_driver_that_does_not_come(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow is up and the app is wanted, but nobody takes the lease: the wait ends with the command queued."""
+    own.desire("shop", "running", by="ann")
+    monkeypatch.setattr(commands, "airflow_is_up", lambda _: True)
+    monkeypatch.setattr(commands, "LONELY_SECONDS_MAX", 0.5)
+
+    result = call("compact", "silver.orders")
+
+    assert isinstance(result.exception, CommandError)
+    assert "app shop has had no driver" in str(result.exception)
+
+
+def test_run_becomes_the_driver(project: Settings) -> None:
+    """The command line is replaced by the driver, with the project and without a shell."""
+    code = "import typer; from deltaworks.cli import apps; main = typer.Typer(); apps.register(main); main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "shop", "--drain"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    script = f"{ROOT}/spark_apps/stream.py --app shop --project {project.project} --drain"
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"drained {script}"

@@ -1,0 +1,228 @@
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deltaworks.control import Store
+from deltaworks.local import processes
+from deltaworks.settings import Settings
+from deltaworks.supervise import launch
+from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds
+from deltaworks.supervise.launches import last_launch, past, remember
+from tests.scratch_postgres import ScratchPostgres
+from tests.unit.launching import kill_leader, scratch_project, wait_for, wait_owned
+
+
+@pytest.fixture
+def settings(postgres: ScratchPostgres, tmp_path: Path) -> Iterator[Settings]:
+    """Give a project whose driver is the stand-in."""
+    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+        yield settings
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    """Give its control store, in which both apps are wanted."""
+    with Store(settings.control_dsn()) as store:
+        for app in ("shop", "web"):
+            store.desire(app, "running", by="test")
+        yield store
+
+
+def test_a_started_driver_takes_the_lease_under_its_own_pid(settings: Settings, store: Store) -> None:
+    """The process that was started is the owner, so that whoever reads the lease can kill it."""
+    started = launch.start(settings, "shop")
+
+    wait_owned(store, "shop", started.pid)
+    lease = store.lease("shop")
+    assert lease is not None
+    assert not started.adopted
+    assert (lease.pid, lease.process_started) == (started.pid, started.process_started)
+    assert os.getsid(started.pid) == started.pid
+
+
+def test_a_living_driver_is_adopted(settings: Settings, store: Store) -> None:
+    """A second start finds the owner and starts nothing."""
+    first = launch.start(settings, "shop")
+    wait_owned(store, "shop", first.pid)
+
+    second = launch.start(settings, "shop")
+
+    assert second.adopted
+    assert second.pid == first.pid
+
+
+def test_starts_at_the_same_moment_start_one_driver(settings: Settings, store: Store) -> None:
+    """Eight launchers, none of which sees a lease yet, agree on one process."""
+    with ThreadPoolExecutor(8) as pool:
+        started = list(pool.map(lambda _: launch.start(settings, "shop"), range(8)))
+
+    assert len({one.pid for one in started}) == 1
+    assert [one.adopted for one in started].count(False) == 1
+    wait_owned(store, "shop", started[0].pid)
+
+
+def test_a_killed_driver_is_replaced_at_once_and_its_children_are_dead(settings: Settings, store: Store) -> None:
+    """The orphans of the old session are killed, and its lease need not run out before the next one has it."""
+    old = launch.start(settings, "shop")
+    wait_owned(store, "shop", old.pid)
+    kill_leader(old.pid)
+    orphans = processes.members(old.pid)
+    assert orphans, "the stand-in has a child in a process group of its own"
+
+    new = launch.start(settings, "shop")
+
+    assert processes.members(old.pid) == []
+    wait_owned(store, "shop", new.pid)
+    lease = store.lease("shop")
+    assert lease is not None
+    assert lease.epoch == 2
+
+
+def test_a_silent_driver_whose_lease_is_over_is_killed_before_the_next(settings: Settings, store: Store) -> None:
+    """A stopped process (SIGSTOP) could wake and commit: it is dead before its successor starts."""
+    old = launch.start(settings, "shop")
+    wait_owned(store, "shop", old.pid)
+    os.kill(old.pid, signal.SIGSTOP)
+    wait_for(lambda: not _live(store), seconds_max=10)
+
+    new = launch.start(settings, "shop")
+
+    assert processes.started(old.pid) is None
+    assert processes.members(old.pid) == []
+    assert new.pid != old.pid
+
+
+def test_a_process_that_has_the_pid_of_a_dead_driver_is_left_alone(settings: Settings, store: Store) -> None:
+    """Pids are reused: without the start time of the driver a session is nobody's to kill."""
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    lease = store.acquire("shop", owner="long gone", seconds=60, pid=stranger.pid, process_started="another time")
+
+    launch.kill(settings, store, "shop")
+
+    assert stranger.poll() is None
+    assert not _live(store), "the lease of a dead driver is given back"
+    assert lease.pid == stranger.pid
+    stranger.kill()
+    stranger.communicate()
+
+
+def test_the_lease_of_another_machine_is_respected(settings: Settings, store: Store) -> None:
+    """What runs elsewhere cannot be seen from here: while its lease is valid, it runs."""
+    store.acquire("shop", owner="far", seconds=60, pid=1, process_started="then", host="elsewhere")
+
+    started = launch.start(settings, "shop")
+
+    assert started.adopted
+    assert launch.kill(settings, store, "shop") == 0
+    assert _live(store)
+
+
+def test_a_driver_inherits_nothing_of_airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's variables hold signing keys and the address of its database."""
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "secret")
+    monkeypatch.setenv("AIRFLOW_CTX_DAG_ID", "stream__shop")
+    monkeypatch.setenv("__AIRFLOW_SUPERVISOR_FD", "7")
+
+    environment = launch.driver_environment(settings)
+
+    assert {name for name in environment if "AIRFLOW" in name} == {"DELTAWORKS_PORT_AIRFLOW", "DELTAWORKS_AIRFLOW_PYTHON"}
+    assert environment["DELTAWORKS_DATA"] == str(settings.data)
+
+
+def test_stop_all_lets_drivers_drain_and_resume_all_wants_them_again(settings: Settings, store: Store) -> None:
+    """A driver ends in order; the next start of the stack brings back those that were running, and only those."""
+    store.desire("web", "stopped", by="alice")
+    shop = launch.start(settings, "shop")
+    wait_owned(store, "shop", shop.pid)
+
+    became = launch.stop_all(settings)
+
+    assert became == {"shop": "drained"}
+    heartbeat = store.heartbeat("shop")
+    assert heartbeat is not None
+    assert heartbeat.state == "stopped"
+    assert launch.resume_all(settings) == ("shop",)
+    assert {app.name: app.desired for app in store.apps()} == {"shop": "running", "web": "stopped"}
+
+
+def test_stop_all_kills_what_does_not_drain(settings: Settings, store: Store) -> None:
+    """A driver that hangs does not keep the stack from stopping."""
+    (settings.data / "manners").write_text("hangs")
+    shop = launch.start(settings, "shop")
+    wait_for(lambda: _live(store))
+
+    became = launch.stop_all(settings, seconds_max=0.5)
+
+    assert became == {"shop": "killed"}
+    assert processes.members(shop.pid) == []
+
+
+def test_stop_all_without_a_control_store_kills(settings: Settings, store: Store) -> None:
+    """With nobody to ask, what was started here is still known."""
+    shop = launch.start(settings, "shop")
+    wait_owned(store, "shop", shop.pid)
+    away = settings.model_copy(update={"port_control": 1})
+
+    became = launch.stop_all(away)
+
+    assert became == {"shop": "killed"}
+    assert processes.members(shop.pid) == []
+
+
+def test_early_ends_are_counted_and_a_wish_starts_anew(settings: Settings, store: Store) -> None:
+    """Three crashes in a row count three; a person who wants the app again is not made to wait."""
+    (settings.data / "manners").write_text("crashes")
+    counted = []
+    for _ in range(3):
+        pid = launch.start(settings, "shop").pid
+        wait_for(lambda pid=pid: processes.started(pid) is None)  # type: ignore[misc]  # bound in the loop
+        counted.append(past(settings, store, "shop").failures)
+    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "running", by="alice")
+
+    assert counted == [1, 2, 3]
+    assert past(settings, store, "shop").failures == 0
+    assert "a reason in the log" in launch.log_tail(settings, "shop")
+
+
+def test_a_driver_that_committed_did_not_fail_early(settings: Settings, store: Store) -> None:
+    """A fault after good work is answered at once, however many failed before."""
+    started = launch.start(settings, "shop")
+    wait_owned(store, "shop", started.pid)
+    last = last_launch(settings, "shop")
+    assert last is not None
+    remember(settings, "shop", replace(last, failures=4))
+    kill_leader(started.pid)
+
+    assert past(settings, store, "shop").failures == 0
+
+
+def test_a_failed_driver_counts_although_it_had_the_lease(settings: Settings, store: Store) -> None:
+    """Poison in the first batch: it owned the app and committed nothing."""
+    (settings.data / "manners").write_text("fails")
+    started = launch.start(settings, "shop")
+    wait_for(lambda: processes.started(started.pid) is None)
+
+    assert past(settings, store, "shop").failures == 1
+
+
+def test_pauses_grow_and_end_at_ten_minutes() -> None:
+    """The first restart is at once; the longest pause is bounded, so an app comes back without anybody's help."""
+    pauses = [wait_seconds(failures) for failures in range(30)]
+
+    assert pauses[:2] == [0, 0]
+    assert pauses == sorted(pauses)
+    assert pauses[FAILURES_MAX] == 60
+    assert pauses[-1] == 600
+
+
+def _live(store: Store) -> bool:
+    lease = store.lease("shop")
+    return lease is not None and lease.live

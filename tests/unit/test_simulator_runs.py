@@ -1,0 +1,111 @@
+"""Runs of the simulator as one timeline: bounds, totals, backlog."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from shop.orders import PlaceOrder, Shop, ShopSize
+from shop.page_views import Faults, PageView
+from shop.simulator import Run, Step, Tally, backlog, timeline
+from shop.wellformed import page_view
+
+RUN = Run(
+    seed=1,
+    name="r",
+    start=datetime(2026, 11, 21, 12, 0, tzinfo=UTC),
+    rate=50,
+    order_rate=5,
+    size=ShopSize(customers=20, products=5, history_orders=40),
+    faults=Faults(duplicates=0.02, out_of_order=0.05, late=0.05, malformed=0.01),
+)
+
+
+def counted(steps: list[Step]) -> Counter[str]:
+    """Positions of page views, and live orders."""
+    count: Counter[str] = Counter()
+    for step in steps:
+        if isinstance(step, PageView):
+            count["views"] += step.kind != "copy"
+        elif isinstance(step, PlaceOrder):
+            count["orders"] += step.due_us >= 0
+    return count
+
+
+def test_a_timeline_is_the_same_for_the_same_run_and_in_order() -> None:
+    """Orders and page views are one sequence, which can be repeated."""
+    first, again = list(islice(timeline(RUN, Shop()), 5_000)), list(islice(timeline(RUN, Shop()), 5_000))
+
+    assert len(first) == 5_000
+    assert first == again
+    assert [step.due_us for step in first] == sorted(step.due_us for step in first)
+
+
+def test_the_rate_of_page_views_does_not_change_the_orders() -> None:
+    """Each plan has its own source of chance."""
+    slow = [step for step in islice(timeline(RUN, Shop()), 5_000) if not isinstance(step, PageView)]
+    fast = [step for step in islice(timeline(replace(RUN, rate=200), Shop()), 5_000) if not isinstance(step, PageView)]
+
+    assert len(fast) > 100
+    assert slow[: len(fast)] == fast
+
+
+def test_a_run_ends_at_its_number_of_page_views() -> None:
+    """Copies do not count, and the orders go on until then."""
+    count = counted(list(timeline(replace(RUN, views_max=500), Shop())))
+
+    assert count["views"] == 500
+    assert count["orders"] > 20
+
+
+def test_a_run_ends_when_both_numbers_are_reached() -> None:
+    """The one that is reached first waits for the other."""
+    count = counted(list(timeline(replace(RUN, views_max=100, orders_max=60), Shop())))
+
+    assert count == {"views": 100, "orders": 60}
+
+
+def test_a_run_ends_at_its_time() -> None:
+    """Seconds are those of the timeline: a pause in between changes no total."""
+    steps = list(timeline(replace(RUN, seconds_max=4), Shop()))
+
+    assert counted(steps)["views"] == 200
+    assert max(step.due_us for step in steps) < 4_000_000
+
+
+def test_without_a_shop_there_are_only_page_views_and_without_a_rate_only_orders() -> None:
+    """Each system can be played alone."""
+    views = list(timeline(replace(RUN, seconds_max=2), None))
+    orders = list(timeline(replace(RUN, seconds_max=2, rate=0), Shop()))
+
+    assert views
+    assert all(isinstance(step, PageView) for step in views)
+    assert orders
+    assert not any(isinstance(step, PageView) for step in orders)
+
+
+def test_totals_add_up_to_what_was_sent() -> None:
+    """Messages are views, copies and malformed ones; each order of the timeline is in one of the sums."""
+    steps, tally = list(timeline(replace(RUN, seconds_max=60), Shop())), Tally()
+
+    for step in steps:
+        tally.add(step)
+
+    totals = tally.totals(RUN)
+    assert totals.messages == sum(isinstance(step, PageView) for step in steps) > 3_000
+    assert totals.messages == totals.views_sent + totals.duplicates + totals.malformed
+    assert min(totals.duplicates, totals.late, totals.out_of_order, totals.malformed) > 0
+    assert totals.orders_placed == counted(steps)["orders"] + 40
+    assert totals.orders_paid > totals.orders_cancelled > 0
+
+
+def test_a_backlog_has_its_number_of_views_in_the_minutes_before_the_start() -> None:
+    """Ten minutes of event time, none of it in the future."""
+    views = list(backlog(replace(RUN, faults=Faults(duplicates=0.1)), views_count=10_000, minutes=10))
+
+    sent = [page_view(view.value) for view in views if view.kind != "copy"]
+    times = [view.event_time for view in sent if view is not None]
+    assert len(times) == 10_000
+    assert min(times) == RUN.start - timedelta(minutes=10)
+    assert max(times) < RUN.start
+    assert len(views) > 10_500
