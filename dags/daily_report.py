@@ -34,7 +34,7 @@ QUERY = """
     doc_md=__doc__,
 )
 def daily_report() -> None:
-    """One task: several days may be complete at once, each gets its page; written again it is the same page."""
+    """One task: several days may be complete at once, each gets its page; a page written again replaces itself."""
 
     @task(retries=3, retry_delay=timedelta(minutes=1))  # the lake or a busy machine may need a moment
     def write_pages(triggering_asset_events: Any = None) -> list[str]:

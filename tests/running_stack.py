@@ -23,22 +23,24 @@ _PORTS = tuple(name for name in Settings.model_fields if name.startswith("port_"
 
 
 @contextmanager
-def scratch_settings(project: Path = ROOT) -> Iterator[Settings]:
+def scratch_settings(project: Path | None = None) -> Iterator[Settings]:
     """Settings of a stack that was never started; its data folder goes at the end.
 
+    Without a project: the shop's database, connector and topics, but no DAGs, which would start Spark drivers.
     Not in pytest's own scratch folder: that one is closed to user nobody, as whom root's Postgres runs.
     """
     data = Path(tempfile.mkdtemp(prefix="deltaworks-"))
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     try:
-        yield Settings.load(project, environment={}, data=data, **ports)
+        found = project if project is not None else _shop_without_dags(data / "project")
+        yield Settings.load(found, environment={}, data=data, **ports)
     finally:
         shutil.rmtree(data, ignore_errors=True)
 
 
 @contextmanager
-def running_stack(*, parts: Collection[str], project: Path = ROOT) -> Iterator[Settings]:
-    """Start parts, give their settings, stop them, and look that no process is left."""
+def running_stack(*, parts: Collection[str], project: Path | None = None) -> Iterator[Settings]:
+    """Start parts, give their settings, stop them, and look that no process is left; see `scratch_settings`."""
     with scratch_settings(project) as settings:
         try:
             stack.up(settings, parts=parts, seconds_max=START_SECONDS_MAX)
@@ -84,6 +86,14 @@ def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = 60) 
         assert time.monotonic() - began < seconds_max, f"not within {seconds_max:g} s: {what}"
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+def _shop_without_dags(project: Path) -> Path:
+    (project / "dags").mkdir(parents=True)
+    source = f'[source]\nschema = "{ROOT}/shop/schema.sql"\nconnector = "{ROOT}/shop/connector.json"\n'
+    (project / "deltaworks.toml").write_text(source)
+    shutil.copy(ROOT / "topics.toml", project)
+    return project
 
 
 def _folder_of(pid: int) -> str:

@@ -162,7 +162,7 @@ def _settled(now: Settings, clock: Clock) -> None:
 
     def caught_up() -> bool | None:
         books = _ledger(now)
-        lines = books.lines(broker.edges(now.topics))
+        lines = books.lines(broker.reachable(broker.edges(now.topics), books.offsets()))
         done = books.settled and bool(lines) and all(line.verdict == "ok" for line in lines)
         return True if done else None
 

@@ -55,7 +55,7 @@ def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:
     topics = sorted({line.topic for line in books.lines()})
     broker = Broker(bootstrap=settings().kafka, group="deltaworks.ledger", timeout_seconds=3)
     try:
-        return broker.edges(topics)
+        return broker.reachable(broker.edges(topics), books.offsets())
     except SourceError as error:
         show.err.print(f"{error} Shown without the broker's end offsets.", style="yellow")
         return {}

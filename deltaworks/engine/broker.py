@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from deltaworks.errors import SourceError
+
+MARKERS_MAX = 1_000
+"""Ends further away than this are taken for records without a look."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Broker:
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,  # tells a tail of markers from records to come
                 "isolation.level": "read_committed",
                 "socket.timeout.ms": 10_000,
                 "log_level": 3,  # its reconnect messages repeat what the heartbeat says
@@ -49,6 +53,30 @@ class Broker:
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=self._timeout)
         return int(low), int(high)
+
+    def reachable(
+        self, edges: Mapping[str, Mapping[str, Edge]], offsets: Mapping[str, Mapping[str, int]]
+    ) -> dict[str, dict[str, Edge]]:
+        """The edges without a tail that holds no record: a reader at `offsets` has nothing more to get there.
+
+        A partition's end counts transaction markers, so a reader that has every record may still stand before it.
+        """
+        return {
+            topic: {p: self._trimmed(topic, p, edge, offsets.get(topic, {}).get(p)) for p, edge in parts.items()}
+            for topic, parts in edges.items()
+        }
+
+    def _trimmed(self, topic: str, partition: str, edge: Edge, at: int | None) -> Edge:
+        if at is None or not edge.low <= at < edge.high or edge.high - at > MARKERS_MAX:
+            return edge
+        self._consumer.assign([TopicPartition(topic, int(partition), at)])
+        try:
+            found = self._consumer.poll(self._timeout)
+        finally:
+            self._consumer.unassign()
+        error = None if found is None else found.error()
+        at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
+        return Edge(edge.low, at) if at_the_end else edge
 
     def commit(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
         """Tell the consumer group how far the lake is: for lag tools, never read back."""

@@ -25,6 +25,8 @@ from deltaworks.words.keeping import Aggregate, View
 
 Function = Callable[..., object]
 
+_NOT_DECLARED = ("not declared", "Take it out, or declare it")
+
 
 def open_session(log: Path) -> SparkSession:
     """A small session that only analyses; what the JVM says goes to the file `log`."""
@@ -139,8 +141,8 @@ def _columns(transform: _Transform, function: str, given: DataFrame, wanted: Seq
     for name in names:
         if name not in declared:
             missing = [one for one in declared if one not in names]
-            what = "no key" if function == "keys_from" else "not declared"
-            next_step = nearest(name, missing, "missing columns") if missing else "Take it out, or declare it"
+            what, without = ("no key", "Take it out") if function == "keys_from" else _NOT_DECLARED
+            next_step = nearest(name, missing, "columns") if missing else without
             yield transform.finding(function, f"{function} gives {name}, which is {what}", next_step)
     for column in wanted:
         if column.name not in names:
@@ -174,7 +176,7 @@ def _raised(source: Source, error: Exception, columns: Collection[str] = ()) -> 
     text = (str(error).strip() or "no message").splitlines()[0]
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         finding = f"{error.obj.__name__} has no {error.name}"
-        return Finding(place=place, finding=finding, next_step=nearest(error.name, dir(error.obj), "names"))
+        return Finding(place=place, finding=finding, next_step=nearest(error.name or "?", dir(error.obj), "names"))
     if not isinstance(error, PySparkException):
         text = f"{type(error).__name__}: {text}"
     text = re.sub(r"^\[[A-Z0-9_.]+\] *| *SQLSTATE: \w+.*$| \(/.*\)$", "", text)

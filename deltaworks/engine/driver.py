@@ -33,6 +33,7 @@ from deltaworks.settings import Settings
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 BEAT_SECONDS = 1.0
+SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 log = logging.getLogger("deltaworks.driver")
 
 
@@ -237,6 +238,7 @@ class Driver:
         try:
             if self.flow.behind():
                 self.flow.turn(spark)
+            self.flow.settle(after_seconds=SETTLE_SECONDS)
         finally:
             self.lock.release()
 
@@ -315,7 +317,8 @@ class Driver:
         }
 
     def _edges(self, flow: Flow) -> dict[str, dict[str, Edge]]:
-        return self._quietly(lambda: self.broker.edges(flow.topics)) or self._ends
+        found = self._quietly(lambda: self.broker.reachable(self.broker.edges(flow.topics), flow.offsets()))
+        return found or self._ends
 
     def _quietly(self, act: Callable[[], Any]) -> Any:
         """The broker may be away: the heartbeat goes on, the query itself says so loudly enough."""

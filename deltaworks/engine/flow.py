@@ -63,6 +63,7 @@ class Flow:
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
         self.pulse = Pulse()
+        self._settled_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
         self._large = path == "spark"
         for declared in catalog.app(app):
@@ -196,8 +197,12 @@ class Flow:
         """Whether some table has not yet taken what its inputs have."""
         return any(writer.behind() for writer in self.writers)
 
-    def settle(self) -> None:
-        """Commit positions that are only remembered: before a stop, and for whoever waits for them."""
+    def settle(self, *, after_seconds: float = 0.0) -> None:
+        """Commit positions that are only remembered, if they are so old: now and then, and before a stop."""
+        now = time.monotonic()
+        if now - self._settled_at < after_seconds:
+            return
+        self._settled_at = now
         committer = self._committer(None)
         for writer in self.writers:
             writer.settle(committer)

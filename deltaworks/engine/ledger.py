@@ -67,6 +67,13 @@ class Ledger:
         """Every topic-partition; `edges` of the broker, if it can be asked, tell whether reading is complete."""
         return [line for declared in self.catalog.tables.values() for line in self._lines(declared, edges or {})]
 
+    def offsets(self) -> dict[str, dict[str, int]]:
+        """Next offset per topic and partition."""
+        found: dict[str, dict[str, int]] = {}
+        for line in self.lines():
+            found.setdefault(line.topic, {})[str(line.partition)] = line.read_up_to
+        return found
+
     def sheets(self) -> list[Sheet]:
         """Every table that has been committed to."""
         return [self._sheet(d) for d in self.catalog.tables.values() if d.name in self._standing]

@@ -73,7 +73,6 @@ def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
     return {
         "core": {
             "dags_folder": str(settings.project / "dags"),
-            "plugins_folder": str(settings.project / "plugins"),
             "load_examples": "False",
             "executor": "LocalExecutor",
             "parallelism": "4",  # a forked worker each

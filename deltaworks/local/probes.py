@@ -8,20 +8,30 @@ import json
 import struct
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from deltaworks.local.part import Probe
 
 Verdict = bool | None
 
 
-async def ask(probe: Probe, *, started: float, mended: Callable[[str], None]) -> Verdict:
-    """Ask a part once. `started`: when its process began; `mended` is told what was repaired inside it."""
+class Mending(Protocol):
+    """When something inside a part may be repaired, and what was: not at every look, some causes stay for hours."""
+
+    def due(self) -> bool:
+        """Whether it is time to try."""
+
+    def did(self, what: str) -> None:
+        """Take note of a try."""
+
+
+async def ask(probe: Probe, *, started: float, mending: Mending) -> Verdict:
+    """Ask a part once. `started`: when its process began."""
     kinds: dict[str, Callable[[], Awaitable[Verdict]]] = {
         "postgres": lambda: _postgres(probe),
         "kafka": lambda: _kafka(probe),
         "http": lambda: _http_ok(probe),
-        "connect": lambda: _connect(probe, mended),
+        "connect": lambda: _connect(probe, mending),
         "airflow": lambda: _airflow(probe, started),
     }
     try:
@@ -52,7 +62,7 @@ async def _http_ok(probe: Probe) -> bool:
     return status == 200
 
 
-async def _connect(probe: Probe, mended: Callable[[str], None]) -> bool:
+async def _connect(probe: Probe, mending: Mending) -> bool:
     """Ready when the worker says so. A failed connector or task stays failed until somebody restarts it: we do."""
     status, _ = await _http("GET", probe.port, "/health")
     if status != 200:
@@ -62,9 +72,9 @@ async def _connect(probe: Probe, mended: Callable[[str], None]) -> bool:
         return False
     for name, known in body.items():
         every = [known["status"]["connector"], *known["status"]["tasks"]]
-        if any(one["state"] == "FAILED" for one in every):
+        if any(one["state"] == "FAILED" for one in every) and mending.due():
             answer, _ = await _http("POST", probe.port, f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-            mended(f"connector {name} had failed, asked Connect to restart it (answer {answer})")
+            mending.did(f"connector {name} had failed, asked Connect to restart it (answer {answer})")
     return True
 
 

@@ -57,6 +57,7 @@ class Watch:
             folder=str(part.folder) if part.own_sessions else "",
         )  # fmt: skip
         self._owner = owner
+        self._mend_after, self._mend_pause = 0.0, _PAUSE_SECONDS_MIN
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -144,9 +145,19 @@ class Watch:
 
     async def _ask(self, wall_began: float) -> probes.Verdict:
         assert self.part.probe is not None
-        return await probes.ask(self.part.probe, started=wall_began, mended=self._mended)
+        return await probes.ask(self.part.probe, started=wall_began, mending=self)
 
-    def _mended(self, what: str) -> None:
+    def due(self) -> bool:
+        """Whether something inside the part may be repaired now; see `probes.Mending`."""
+        return time.monotonic() >= self._mend_after
+
+    def did(self, what: str) -> None:
+        """Take note of a repair; the next one waits twice as long, unless the last held for a while."""
+        moment = time.monotonic()
+        if moment - self._mend_after > _HEALTHY_SECONDS:
+            self._mend_pause = _PAUSE_SECONDS_MIN
+        self._mend_after = moment + self._mend_pause
+        self._mend_pause = min(self._mend_pause * 2, _PAUSE_SECONDS_MAX)
         self._log(what)
         self._become(self.state.state, mended=self.state.mended + 1)
 

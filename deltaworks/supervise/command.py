@@ -133,7 +133,11 @@ class _Order:
             self._trigger.log.error("command %d is still %s after %.0f s", found.id, found.state, WAIT_SECONDS_MAX)
             self._withdraw(found)
             return TaskFailedEvent()
-        return self._end(found) or f"command {found.id} is {found.state} {json.dumps(found.progress)}"
+        progress = f": {json.dumps(found.progress)}" if found.progress else ""
+        return (
+            self._end(found)
+            or f"command {found.id} ({self._trigger.kind} {self._trigger.table}) is {found.state}{progress}"
+        )
 
     def close(self) -> None:
         """Close the connection to the control store."""

@@ -25,6 +25,7 @@ from deltaworks.supervise.launches import Launch, last_launch, launched_apps, ow
 DOWN = "deltaworks down"  # who wants the apps stopped while the whole stack is down
 DEAD_SECONDS_MAX = 15  # SIGKILL takes milliseconds; longer means a process in uninterruptible sleep
 _POLL_SECONDS = 0.1
+_MARK = "--- "  # begins the line that says when a driver starts
 _FOREIGN = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW")  # Airflow's settings, secrets and file descriptors
 _children: list["subprocess.Popen[bytes]"] = []  # kept so that a launcher that lives on reaps them
 
@@ -125,13 +126,15 @@ def resume_all(settings: Settings, *, by: str = "deltaworks up") -> tuple[str, .
 
 
 def log_tail(settings: Settings, app: str, *, lines: int = 30) -> str:
-    """The end of the driver's log."""
+    """The end of the log of the last driver."""
     try:
         with log_file(settings, app).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - 500 * lines))
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+            end = log.read().decode(errors="replace").splitlines()[-lines:]
     except FileNotFoundError:
         return ""
+    first = max((number for number, line in enumerate(end) if line.startswith(_MARK)), default=0)
+    return "\n".join(end[first:])
 
 
 def log_file(settings: Settings, app: str) -> Path:
@@ -152,7 +155,7 @@ def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
             _children.remove(child)
     script = str(ROOT / "spark_apps" / "stream.py")
     with log_file(settings, app).open("ab") as log:
-        log.write(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
+        log.write(f"{_MARK}{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
         log.flush()
         child = subprocess.Popen(
             [str(settings.spark_python), script, "--app", app, "--project", str(settings.project)],

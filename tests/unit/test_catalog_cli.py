@@ -78,7 +78,7 @@ def test_tables_are_listed(table: Table) -> None:
     """A line per table, inputs first."""
     rows = json.loads(table("list", "--json"))
 
-    assert [row["table"] for row in rows][0] == "bronze.letters"
+    assert rows[0]["table"] == "bronze.letters"
     assert rows[2] == {
         "table": "silver.notes",
         "app": "tiny",

@@ -223,4 +223,3 @@ def test_suite_is_read(project: Project) -> None:
         ("warning", "member_id"),
     ]
     assert catalog.suite("bronze.letters").waived == "raw copy; checked in silver"
-

@@ -132,7 +132,10 @@ def test_a_driver_inherits_nothing_of_airflow(settings: Settings, monkeypatch: p
 
     environment = launch.driver_environment(settings)
 
-    assert {name for name in environment if "AIRFLOW" in name} == {"DELTAWORKS_PORT_AIRFLOW", "DELTAWORKS_AIRFLOW_PYTHON"}
+    assert {name for name in environment if "AIRFLOW" in name} == {
+        "DELTAWORKS_PORT_AIRFLOW",
+        "DELTAWORKS_AIRFLOW_PYTHON",
+    }
     assert environment["DELTAWORKS_DATA"] == str(settings.data)
 
 

@@ -47,7 +47,14 @@ WISHES = {
         name="gold.seen", reads=("silver.members",), columns="region string, members bigint"
     ),
 }
-KEPT_AS = {"bronze": Raw, "json events": Append, "json states": Latest, "debezium": Latest, "aggregate": Aggregate, "view": View}
+KEPT_AS = {
+    "bronze": Raw,
+    "json events": Append,
+    "json states": Latest,
+    "debezium": Latest,
+    "aggregate": Aggregate,
+    "view": View,
+}
 
 
 @pytest.fixture

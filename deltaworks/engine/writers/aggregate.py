@@ -62,8 +62,8 @@ class AggregateWriter:
         counts = Counts(read=read, taken=read)
         if read:
             self._combine(spark, committer, piece.rows, counts)
-        elif self.progress.remember(counts):
-            self.settle(committer)
+        else:
+            self.progress.remember(counts)
         return Turn(table=self.declared.name, counts=counts, more=self.behind())
 
     def settle(self, committer: Committer) -> None:

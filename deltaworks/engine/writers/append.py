@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
@@ -90,7 +91,7 @@ class AppendWriter(OverBronze):
                     accepted.append(row["_arrived"])
             return pa.table({"_source": pa.array(copies, pa.string())})
 
-        copies = suspects.groupBy(*by).applyInArrow(walk, "_source string")
+        copies = suspects.groupBy(*by).applyInArrow(walk, "_source string").persist(StorageLevel.DISK_ONLY)
         return good.join(copies, "_source", "left_anti").select(*self.table.schema.names)
 
 

@@ -89,8 +89,7 @@ class OverBronze(ABC):
         counts = Counts(read=read, refused=refused, not_mine=other)
         self.progress.over_bronze(self.bronze, upto)
         if read == other:
-            if self.progress.remember(counts):
-                self.settle(committer)
+            self.progress.remember(counts)
             return counts
         if refused:
             self._set_aside(committer, parsed, upto)

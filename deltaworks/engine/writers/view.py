@@ -57,8 +57,8 @@ class ViewWriter:
         counts = Counts(read=touched.changes, taken=touched.changes)
         if touched.keys is None or touched.keys.num_rows:
             self._replace(spark, committer, touched, counts)
-        elif self.progress.remember(counts):
-            self.settle(committer)
+        else:
+            self.progress.remember(counts)
         return Turn(table=self.declared.name, counts=counts)
 
     def settle(self, committer: Committer) -> None:

@@ -15,9 +15,6 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import OwnedTable
 
-IDLE_BATCHES_MAX = 200
-"""Batches without a row for a table before its position is committed all the same."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
@@ -73,7 +70,8 @@ class Progress:
         self.position: Position = table.entry.position
         self.ingest_seq = table.entry.ingest_seq
         self.pending = Counts()
-        self.idle = 0
+        self.unsettled = False
+        """Whether the remembered position is ahead of the committed one."""
 
     def entry(self, counts: Counts, *, low: Any = None, high: Any = None) -> Entry:
         """The entry of a batch: this position, these counts and those remembered since the last commit."""
@@ -89,18 +87,12 @@ class Progress:
 
     def committed(self) -> None:
         """Nothing is pending any more."""
-        self.pending, self.idle = Counts(), 0
+        self.pending, self.unsettled = Counts(), False
 
-    def remember(self, counts: Counts) -> bool:
-        """Move on without a commit; True when it is time to commit the position all the same."""
+    def remember(self, counts: Counts) -> None:
+        """Move on without a commit: the batch had no row for this table."""
         self.pending += counts
-        self.idle += 1
-        return self.idle >= IDLE_BATCHES_MAX
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the remembered position is ahead of the committed one."""
-        return self.idle > 0
+        self.unsettled = True
 
     def over_bronze(self, bronze: str, upto: int) -> None:
         """All ingest batches up to this one are taken."""

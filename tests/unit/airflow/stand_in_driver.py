@@ -1,6 +1,6 @@
 """A driver without Spark: takes the lease, beats, obeys commands, drains; its manners are told by data/manners.
 
-    stand_in_driver.py IGNORED --app NAME --project DIR
+Called as `stand_in_driver.py IGNORED --app NAME --project DIR`.
 """
 
 import os
@@ -70,7 +70,8 @@ def _work(store: Store, lease: Lease) -> int:
 
 def _progress(batches: int) -> dict[str, object]:
     now = datetime.now(UTC).isoformat()
-    return {"batches": batches, "rows_per_second": 10, "lag": {"t": {"0": 0}}, "last_batch_at": now, "last_commit_at": now}
+    times = {"last_batch_at": now, "last_commit_at": now}
+    return {"batches": batches, "rows_per_second": 10, "lag": {"t": {"0": 0}}, **times}
 
 
 if __name__ == "__main__":

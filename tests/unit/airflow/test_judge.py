@@ -46,12 +46,25 @@ def iso(seconds: float) -> str:
 
 
 DRIVER = Launched(pid=7, process_started="s", adopted=True)
-RUNNING = Seen(at=NOW, app=wanted(), lease=lease(), driver=DRIVER, launched_at=ago(1000))
-GONE = replace(RUNNING, driver=None)
+FRESH = ago(5)
 MOVING = beat(lag=rows(10), last_commit_at=iso(1))
+HALTED = beat(lag=rows(5), last_commit_at=iso(700), error="disk full")
+POISON = beat("failed", error="poison")
+OVER = lease(left=-70)
 
 
-@dataclass(frozen=True, kw_only=True)
+def on(heartbeat: Heartbeat | None = None, **seen: Any) -> Seen:
+    """A driver that was started 1,000 s ago and has its lease."""
+    known = Seen(at=NOW, app=wanted(), lease=lease(), driver=DRIVER, launched_at=ago(1000), heartbeat=heartbeat)
+    return replace(known, **seen)
+
+
+def gone(heartbeat: Heartbeat | None = None, **seen: Any) -> Seen:
+    """The same, its process gone."""
+    return on(heartbeat, driver=None, **seen)
+
+
+@dataclass(frozen=True)
 class Case:
     """What is seen, and what it means."""
 
@@ -64,45 +77,39 @@ class Case:
 
 
 CASES = [
-    Case(name="never started", seen=Seen(at=NOW, app=wanted()), state="stopped", needs="start"),
-    Case(name="stopped as wanted", seen=Seen(at=NOW, app=wanted("stopped")), state="stopped", says="alice"),
-    Case(name="no lease yet", seen=replace(RUNNING, lease=None, launched_at=ago(5)), state="starting"),
-    Case(name="a predecessor's lease", seen=replace(RUNNING, driver=replace(DRIVER, pid=8), launched_at=ago(5)), state="starting"),
-    Case(name="lease without a beat", seen=replace(RUNNING, launched_at=ago(5)), state="starting"),
-    Case(name="Spark starts", seen=replace(RUNNING, heartbeat=beat("starting"), launched_at=ago(90)), state="starting"),
-    Case(name="Spark never starts", seen=replace(RUNNING, heartbeat=beat("starting")), state="stuck", needs="kill"),
-    Case(name="no lease for long", seen=replace(RUNNING, lease=None), state="stuck", needs="kill"),
-    Case(name="rows move", seen=replace(RUNNING, heartbeat=MOVING), state="healthy"),
-    Case(name="no rows for a moment", seen=replace(RUNNING, heartbeat=beat(lag=rows(0), last_commit_at=iso(3))), state="healthy"),
-    Case(name="no rows for long", seen=replace(RUNNING, heartbeat=beat(lag=rows(0), last_commit_at=iso(90))), state="idle"),
-    Case(name="nothing ever came", seen=replace(RUNNING, heartbeat=beat()), state="idle"),
-    Case(name="more waits than a batch", seen=replace(RUNNING, heartbeat=beat(lag=rows(60_000), last_commit_at=iso(1))),
-         state="behind", says="60,000 rows"),
-    Case(name="no progress", seen=replace(RUNNING, heartbeat=beat(lag=rows(5), last_commit_at=iso(700), error="disk full")),
-         state="stuck", needs="kill", says="disk full"),
-    Case(name="no progress, but a command is at work", state="healthy", says="command 4",
-         seen=replace(RUNNING, heartbeat=beat(lag=rows(5), last_commit_at=iso(700)), busy_with="command 4 (compact)")),
-    Case(name="no progress that anybody watched", watched=20, state="healthy",
-         seen=replace(RUNNING, heartbeat=beat(lag=rows(5), last_commit_at=iso(700)))),
-    Case(name="silent", seen=replace(RUNNING, heartbeat=beat(age=61)), state="stuck", needs="kill", says="not been heard for 61 s"),
-    Case(name="silent while the store was away", seen=replace(RUNNING, heartbeat=beat(age=600)), watched=3, state="idle"),
-    Case(name="lease over, beats on", seen=replace(RUNNING, lease=lease(left=-70), heartbeat=MOVING), state="stuck", needs="kill"),
-    Case(name="lease over since the store came back", seen=replace(RUNNING, lease=lease(left=-70), heartbeat=MOVING), watched=2,
-         state="healthy"),
-    Case(name="draining as wanted", seen=replace(RUNNING, app=wanted("stopped"), heartbeat=MOVING), state="draining"),
-    Case(name="draining by itself", seen=replace(RUNNING, heartbeat=beat("draining")), state="draining"),
-    Case(name="wanted stopped before the first beat", seen=replace(RUNNING, app=wanted("stopped", since=2), launched_at=ago(3)),
-         state="draining"),
-    Case(name="wanted stopped, does not hear", state="stuck", needs="kill",
-         seen=replace(RUNNING, app=wanted("stopped"), heartbeat=beat(age=61))),
-    Case(name="gives up", seen=replace(RUNNING, heartbeat=beat("failed", error="poison")), state="failed", says="poison"),
-    Case(name="gave up", seen=replace(GONE, heartbeat=beat("failed", error="poison")), state="failed", needs="burial", says="poison"),
-    Case(name="killed", seen=replace(GONE, heartbeat=MOVING), state="dead", needs="burial", says="it was running"),
-    Case(name="killed before its first beat", seen=replace(GONE, heartbeat=beat(epoch=2)), state="dead", needs="burial"),
-    Case(name="killed, but stopped is wanted", seen=replace(GONE, app=wanted("stopped"), heartbeat=MOVING), state="stopped"),
-    Case(name="ended in order, wanted again", seen=replace(GONE, heartbeat=beat("stopped")), state="stopped", needs="start"),
-    Case(name="killed, then wanted anew", seen=replace(GONE, app=wanted(since=10), heartbeat=MOVING), state="stopped", needs="start"),
-]  # fmt: skip
+    Case("never started", Seen(at=NOW, app=wanted()), "stopped", "start"),
+    Case("stopped as wanted", Seen(at=NOW, app=wanted("stopped")), "stopped", says="alice"),
+    Case("no lease yet", on(lease=None, launched_at=FRESH), "starting"),
+    Case("a predecessor's lease", on(driver=replace(DRIVER, pid=8), launched_at=FRESH), "starting"),
+    Case("lease without a beat", on(launched_at=FRESH), "starting"),
+    Case("Spark starts", on(beat("starting"), launched_at=ago(90)), "starting"),
+    Case("Spark never starts", on(beat("starting")), "stuck", "kill"),
+    Case("no lease for long", on(lease=None), "stuck", "kill"),
+    Case("rows move", on(MOVING), "healthy"),
+    Case("no rows for a moment", on(beat(lag=rows(0), last_commit_at=iso(3))), "healthy"),
+    Case("no rows for long", on(beat(lag=rows(0), last_commit_at=iso(90))), "idle"),
+    Case("nothing ever came", on(beat()), "idle"),
+    Case("more waits than a batch", on(beat(lag=rows(60_000), last_commit_at=iso(1))), "behind", says="60,000 rows"),
+    Case("no progress", on(HALTED), "stuck", "kill", says="disk full"),
+    Case("a command is at work", on(HALTED, busy_with="command 4 (compact)"), "healthy", says="command 4"),
+    Case("no progress that anybody watched", on(HALTED), "healthy", watched=20),
+    Case("silent", on(beat(age=61)), "stuck", "kill", says="not been heard for 61 s"),
+    Case("silent while the store was away", on(beat(age=600)), "idle", watched=3),
+    Case("lease over, beats on", on(MOVING, lease=OVER), "stuck", "kill"),
+    Case("lease over, the store just came back", on(MOVING, lease=OVER), "healthy", watched=2),
+    Case("draining as wanted", on(MOVING, app=wanted("stopped")), "draining"),
+    Case("draining by itself", on(beat("draining")), "draining"),
+    Case("wanted stopped before the first beat", on(app=wanted("stopped", since=2), launched_at=FRESH), "draining"),
+    Case("wanted stopped, does not hear", on(beat(age=61), app=wanted("stopped")), "stuck", "kill"),
+    Case("wanted stopped, never heard", on(lease=None, app=wanted("stopped")), "stuck", "kill"),
+    Case("gives up", on(POISON), "failed", says="poison"),
+    Case("gave up", gone(POISON), "failed", "burial", says="poison"),
+    Case("killed", gone(MOVING), "dead", "burial", says="it was running"),
+    Case("killed before its first beat", gone(beat(epoch=2)), "dead", "burial"),
+    Case("killed, but stopped is wanted", gone(MOVING, app=wanted("stopped")), "stopped"),
+    Case("ended in order, wanted again", gone(beat("stopped")), "stopped", "start"),
+    Case("killed, then wanted anew", gone(MOVING, app=wanted(since=10)), "stopped", "start"),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

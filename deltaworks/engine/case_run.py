@@ -1,0 +1,179 @@
+"""Run a case through the engine's own flow over a lake of its own: as a stream, as a batch, row by row.
+
+Only the broker is left out. Rows of bronze come as a micro-batch; rows of other inputs are committed to the input's own
+table with an entry, by merge where it has keys, so that versions and change feed are those that the engine makes.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from deltaworks.case_differences import differences
+from deltaworks.cases import Batch, Case, Delete, Refused, Row, Wire
+from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.entry import Counts
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.source import BRONZE
+from deltaworks.engine.writers.nulls import nullable_keys
+from deltaworks.settings import Settings
+from deltaworks.words.keeping import Aggregate
+from deltaworks.words.reading import Json
+
+Way = Literal["stream", "batch", "row by row"]
+Step = Batch | Literal["restart"]
+WAYS: tuple[Way, ...] = get_args(Way)
+
+_FIRST_ARRIVAL = datetime(2026, 11, 21, tzinfo=UTC)  # by the broker's clock; says nothing about event times
+_BETWEEN_ARRIVALS = timedelta(milliseconds=1)
+_OFFSET_MAX = 2**62
+_GONE = pa.field("_gone", pa.bool_())
+_KAFKA = pa.schema([field for field in BRONZE if field.name != "_seq"])
+
+
+def ways(declared: Declared) -> tuple[Way, ...]:
+    """The ways that must all end alike: an aggregate combines whatever parts its input comes in."""
+    return WAYS if isinstance(declared.table.kept_as, Aggregate) else ("stream", "batch")
+
+
+def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spark: SparkSession) -> tuple[str, ...]:
+    """What the table holds otherwise than the case says, a line each; the lake of `settings` must be empty."""
+    run = _Run(case, catalog=catalog, settings=settings, spark=spark)
+    if way != "batch":
+        run.turn()  # a stream starts before its rows come: a view must find what they touch
+    for step in _steps(case, way):
+        if step == "restart":
+            run.restart()
+        else:
+            run.take(step)
+    return differences(case, keys=run.declared.keys, rows=run.rows(), refused=run.refused())
+
+
+def _steps(case: Case, way: Way) -> Iterator[Step]:
+    """The case's rows as they come: as given, all together, or each by itself."""
+    if way == "batch":
+        batches = [step for step in case.steps if step != "restart"]
+        names = batches[0].rows
+        yield Batch(rows={name: tuple(row for batch in batches for row in batch.rows[name]) for name in names})
+        return
+    for step in case.steps:
+        if step == "restart" or way == "stream":
+            yield step
+        else:
+            yield from (Batch(rows={name: (row,)}) for name, rows in step.rows.items() for row in rows)
+
+
+class _Run:
+    """The flow of the table's app without its other tables, and a lake that outlives it."""
+
+    def __init__(self, case: Case, *, catalog: Catalog, settings: Settings, spark: SparkSession) -> None:
+        """Open the first flow."""
+        self.declared, self.settings, self.spark = catalog[case.table], settings, spark
+        self.catalog = _below(catalog, case.table)
+        self.epoch = self.sent = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on as another process would: what is not in the lake is forgotten."""
+        self.epoch += 1
+        app, catalog, settings = self.declared.table.app, self.catalog, self.settings
+        self.flow = Flow(app=app, epoch=self.epoch, catalog=catalog, settings=settings, guard=_always)
+        self.flow.fence()
+        self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics})
+        # its inputs hold what the case gives, not what their own writers would make of it
+        self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name == self.declared.name]
+
+    def take(self, batch: Batch) -> None:
+        """Give the inputs these rows, and let the table take them."""
+        for name, rows in batch.rows.items():
+            records = [row for row in rows if isinstance(row, Wire)]
+            if records:
+                self.flow.micro_batch(self.spark.createDataFrame(self._arrived(name, records)))
+            elif rows:
+                self._put(self.catalog[name], [row for row in rows if not isinstance(row, Wire)])
+        self.turn()
+
+    def turn(self) -> None:
+        """Let the table take what its inputs have."""
+        while self.flow.behind():
+            self.flow.turn(self.spark)
+
+    def rows(self) -> list[Row]:
+        """The table's rows as the lake has them."""
+        table = self.flow.inputs[self.declared.name].table
+        table.reopen()
+        found: list[Row] = table.read([column.name for column in self.declared.columns]).to_pylist()
+        return found
+
+    def refused(self) -> list[Refused]:
+        """The records that were set aside; none where a table parses nothing."""
+        side = self.flow.sides.get(self.declared.name)
+        if side is None:
+            return []
+        side.reopen()
+        found = side.read(["key", "value", "reason"]).to_pylist()
+        return [Refused(row=Wire(key=row["key"], value=row["value"]), reason=row["reason"]) for row in found]
+
+    def _arrived(self, bronze: str, records: Sequence[Wire]) -> pa.Table:
+        """Kafka's rows: one partition, in the order given."""
+        reads = self.declared.table.reads
+        topic = reads.topic if isinstance(reads, Json) else self.catalog[bronze].topics[0]
+        rows = []
+        for record in records:
+            number, at = self._arrive()
+            coordinates = {"topic": topic, "partition": 0, "offset": number, "timestamp": at}
+            rows.append({**coordinates, "key": record.key, "value": record.value})
+        return pa.Table.from_pylist(rows, schema=_KAFKA)
+
+    def _put(self, declared: Declared, rows: Sequence[Row | Delete]) -> None:
+        """Commit rows to an input as its writer would: of a key's rows in one batch the last one counts."""
+        table = self.flow.inputs[declared.name].table
+        seq = table.entry.ingest_seq + 1
+        made = [self._stored(row, seq) for row in rows]
+        entry = table.entry.follow("batch", counts=Counts(read=len(made), taken=len(made)), ingest_seq=seq)
+        committer = Committer(spark=None, arrow_bytes_max=self.settings.arrow_bytes_max, guard=_always)
+        if not declared.keys:
+            committer.commit(table, pa.Table.from_pylist(made, schema=table.schema), entry)
+            return
+        newest = {tuple(row[key] for key in declared.keys): row for row in made}
+        changes = pa.Table.from_pylist(list(newest.values()), schema=table.schema.append(_GONE))
+        committer.commit(table, changes, entry, how=_merge(declared, table.schema.names))
+
+    def _stored(self, row: Row | Delete, seq: int) -> dict[str, object]:
+        """A row with the engine's own columns; those that its table does not have are left out later."""
+        number, at = self._arrive()
+        values = row.keys if isinstance(row, Delete) else row
+        own = {"_seq": seq, "_arrived": at, "_source": f"{number:020d}", "_gone": isinstance(row, Delete)}
+        return {**values, **own}
+
+    def _arrive(self) -> tuple[int, datetime]:
+        """A row's number in the case and its time of arrival."""
+        number, self.sent = self.sent, self.sent + 1
+        return number, _FIRST_ARRIVAL + number * _BETWEEN_ARRIVALS
+
+
+def _merge(declared: Declared, names: Sequence[str]) -> Merge:
+    own = {name: f"s.{name}" for name in names}
+    clauses = (
+        Clause(on="matched", act="delete", when="s._gone", set={}),
+        Clause(on="matched", act="update", set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", set=own),
+    )
+    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=clauses)
+
+
+def _below(catalog: Catalog, name: str) -> Catalog:
+    """The table and what it is made from."""
+    wanted = {name}
+    for declared in reversed(tuple(catalog.tables.values())):
+        if declared.name in wanted:
+            wanted |= set(declared.inputs)
+    return Catalog(project=catalog.project, tables={each: catalog[each] for each in catalog.tables if each in wanted})
+
+
+def _always() -> None:
+    """Nobody else owns a case's lake."""

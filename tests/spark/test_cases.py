@@ -1,0 +1,118 @@
+"""Cases: each one of every table ends as it says, as a stream with its restarts and as a batch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks import catalog
+from deltaworks.cases import Case
+from deltaworks.catalog import Catalog
+from deltaworks.engine.case_run import Way, run_case, ways
+from deltaworks.settings import ROOT, Settings
+from deltaworks.words.keeping import Raw
+from tests.mistakes import CITIES_TRANSFORM, DAYS_CASE, NOTES_CASE
+from tests.tiny_project import TINY, Project
+
+CATALOGS = {"shop": catalog.load(ROOT), "tiny": catalog.load(TINY)}
+RUNS = [
+    pytest.param(known, case, way, id=f"{project}: {name} {case.name} ({way})")
+    for project, known in CATALOGS.items()
+    for name, declared in known.tables.items()
+    for case in known.cases(name)
+    for way in ways(declared)
+]
+
+
+def run(spark: SparkSession, folder: Path, known: Catalog, case: Case, way: Way = "stream") -> tuple[str, ...]:
+    """Run a case over a lake in the folder."""
+    settings = Settings.load(known.project, environment={}, data=folder)
+    return run_case(case, way, catalog=known, settings=settings, spark=spark)
+
+
+def changed(project: Project, table: str) -> tuple[Catalog, Case]:
+    """The project as it is now, and the only case of a table."""
+    known = catalog.load(project.folder)
+    (case,) = known.cases(table)
+    return known, case
+
+
+def test_every_table_that_computes_has_cases() -> None:
+    """The runs below are about something: no table but raw ones is without a case."""
+    tables = {known[name].name for known in CATALOGS.values() for name in known.tables}
+    raw = {name for known in CATALOGS.values() for name in known.tables if isinstance(known[name].table.kept_as, Raw)}
+
+    tested = {case.table for known in CATALOGS.values() for name in known.tables for case in known.cases(name)}
+
+    assert len(RUNS) > 20
+    assert tested == tables - raw
+
+
+@pytest.mark.parametrize(("known", "case", "way"), RUNS)
+def test_case_ends_as_it_says(spark: SparkSession, tmp_path: Path, known: Catalog, case: Case, way: Way) -> None:
+    """Rows and refused rows are those of `then`, whatever way `given` comes."""
+    assert not run(spark, tmp_path, known, case, way)
+
+
+@pytest.mark.parametrize("way", ["stream", "batch", "row by row"])
+def test_wrong_rows_are_told_by_column(spark: SparkSession, tmp_path: Path, way: Way) -> None:
+    """A row that differs is named by its keys, one that is missing or extra is written as in the case."""
+    project = Project(tmp_path / "project")
+    project.edit(DAYS_CASE, "words: 17", "words: 18")
+    project.edit(DAYS_CASE, '{day: "2025-11-22", notes: 1', '{day: "2025-11-23", notes: 1')
+
+    found = run(spark, tmp_path / "data", *changed(project, "gold.notes_per_day"), way)
+
+    assert found == (
+        'differs: {day: "2025-11-21"}: words: expected 18, found 17',
+        'missing: {day: "2025-11-23", notes: 1, words: 3, shortest: 3, last: "2025-11-22T00:00:00Z"}',
+        'extra: {day: "2025-11-22", notes: 1, words: 3, shortest: 3, last: "2025-11-22T00:00:00Z"}',
+    )
+
+
+def test_wrong_reason_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """A record that is refused for another reason is shown with both."""
+    project = Project(tmp_path / "project")
+    project.edit(NOTES_CASE, "colour: red}, undeclared field]", "colour: red}, not JSON]")
+
+    found = run(spark, tmp_path / "data", *changed(project, "silver.notes"))
+
+    record = '{"note_id":"b","written_at":1763719200000,"words":3,"colour":"red"}'
+    assert found == (f"refused otherwise: {record}: expected not JSON, found undeclared field",)
+
+
+def test_stream_runs_the_keys_of_a_view(spark: SparkSession, tmp_path: Path) -> None:
+    """`keys_from` that misses a key is found by the stream; a batch computes everything and cannot know."""
+    project = Project(tmp_path / "project")
+    project.edit(CITIES_TRANSFORM, 'members.select("city")', 'members.where("city <> \'Cork\'").select("city")')
+    known, case = changed(project, "gold.members_per_city")
+
+    found = {way: run(spark, tmp_path / way, known, case, way) for way in ways(known[case.table])}
+
+    assert found == {"stream": ('missing: {city: "Cork", members: 2, dues: "22.50"}',), "batch": ()}
+
+
+def test_command_line_says_which_case_failed(tmp_path: Path) -> None:
+    """`table test` names each case, tells the differences, and ends with 1 when there are any."""
+    project = Project(tmp_path / "project")
+    project.edit(DAYS_CASE, "words: 17", "words: 18")
+    command = [sys.executable, "-m", "deltaworks.cli", "--project", str(project.folder), "table", "test"]
+
+    ran = subprocess.run(
+        [*command, "gold.notes_per_day", "silver.notes", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 1, ran.stderr
+    rows = json.loads(ran.stdout)
+    wrong = ['differs: {day: "2025-11-21"}: words: expected 18, found 17']
+    assert [(row["table"], row["case"], row["verdict"], row["differences"]) for row in rows] == [
+        ("gold.notes_per_day", "days_add_up", "failed", {"stream": wrong, "batch": wrong, "row by row": wrong}),
+        ("silver.notes", "a_note_counts_once", "ok", {"stream": [], "batch": []}),
+    ]

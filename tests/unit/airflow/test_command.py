@@ -1,0 +1,95 @@
+import asyncio
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TaskFailedEvent, TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
+
+from deltaworks.control import Store
+from deltaworks.settings import Settings
+from deltaworks.supervise import launch
+from deltaworks.supervise.command import CommandOperator, CommandTrigger
+
+
+def test_an_order_is_given_and_its_result_ends_the_task(store: Store, settings: Settings) -> None:
+    """The driver does it between two batches; the result is the task's XCom."""
+    launch.start(settings, "shop")
+
+    event = ended(compact(settings))
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms == {"return_value": {"files_before": 9, "files_after": 1, "rows": 100}}
+    sent = store.commands("shop")[0]
+    assert (sent.table_name, sent.requested_by, sent.reason) == ("silver.orders", "airflow maintain__shop", "run-1")
+
+
+def test_a_trigger_that_starts_again_does_not_give_the_order_twice(store: Store, settings: Settings) -> None:
+    """A triggerer restart in the middle finds the order of its run."""
+    first = ended(compact(settings), seconds_max=1.5)
+    launch.start(settings, "shop")
+
+    second = ended(compact(settings))
+
+    assert first is None
+    assert isinstance(second, TaskSuccessEvent)
+    assert len(store.commands("shop")) == 1
+
+
+def test_an_order_that_fails_fails_the_task(store: Store, settings: Settings) -> None:
+    """With the owner's own words in the log."""
+    trigger = compact(settings)
+    ended(trigger, seconds_max=1.5)
+    command = store.take("shop")
+    assert command is not None
+    store.fail(command.id, "disk full")
+
+    event = ended(trigger)
+
+    assert isinstance(event, TaskFailedEvent)
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+def test_a_stopped_app_is_skipped(store: Store, settings: Settings, *, sent_before: bool) -> None:
+    """Nothing waits in the queue for the day when it is started again."""
+    if sent_before:
+        ended(compact(settings), seconds_max=1.5)
+    store.desire("shop", "stopped", by="alice")
+
+    event = ended(compact(settings))
+
+    assert isinstance(event, TaskSkippedEvent)
+    assert store.commands("shop", "queued") == []
+    assert len(store.commands("shop", "cancelled")) == sent_before
+
+
+def test_the_task_starts_in_the_triggerer(settings: Settings) -> None:
+    """No worker process for sending and waiting: what the scheduler stores makes the same trigger."""
+    task = CommandOperator(task_id="t", app="shop", table="silver.orders", kind="compact", project=settings.project)
+
+    assert task.start_from_trigger
+    assert task.start_trigger_args is not None
+    made = CommandTrigger(**(task.start_trigger_args.trigger_kwargs or {}))
+    assert made.serialize() == compact(settings).serialize()
+    assert task.start_trigger_args.trigger_cls == made.serialize()[0]
+
+
+def compact(settings: Settings) -> CommandTrigger:
+    """The trigger of a task of the run `run-1`."""
+    project = str(Path(settings.project))
+    trigger = CommandTrigger(app="shop", table="silver.orders", kind="compact", project=project)
+    instance: Any = SimpleNamespace(dag_id="maintain__shop", run_id="run-1", task_id="t")
+    trigger._task_instance = instance
+    return trigger
+
+
+def ended(trigger: CommandTrigger, *, seconds_max: float = 15) -> TriggerEvent | None:
+    """Run the trigger until it ends its task; None if it does not in time."""
+
+    async def run() -> TriggerEvent | None:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(anext(trigger.run()), seconds_max)
+        return None
+
+    return asyncio.run(run())
