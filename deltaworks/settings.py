@@ -121,6 +121,10 @@ class Settings(_Frozen):
         """The whole environment for a child process: this one's, with these settings in it."""
         return {**os.environ, **self.environment()}
 
+    def use_java(self, home: Path) -> None:
+        """Let libraries of this process that look for Java themselves (Spark's launcher) find this one."""
+        os.environ["JAVA_HOME"] = str(home)
+
     @property
     def lake(self) -> Path:
         """Folder of the Delta tables: lake/<layer>/<table>."""

@@ -1,10 +1,10 @@
-"""`deltaworks table`: judge, list, show and begin tables."""
+"""`deltaworks table`: judge, test, list, show and begin tables."""
 
 from typing import Annotated
 
 import typer
 
-from deltaworks.cli import show
+from deltaworks.cli import show, table_cases
 from deltaworks.cli.context import settings
 from deltaworks.findings import Finding
 
@@ -128,8 +128,9 @@ def _counted(count: int, what: str) -> str:
 
 def register(main: typer.Typer) -> None:
     """Add the commands to the command line."""
-    table = typer.Typer(no_args_is_help=True, help="Judge, list, show and begin tables.")
+    table = typer.Typer(no_args_is_help=True, help="Judge, test, list, show and begin tables.")
     table.command("check")(check)
+    table.command("test")(table_cases.run_cases)
     table.command("list")(list_tables)
     table.command("show")(show_table)
     table.command("new")(new)

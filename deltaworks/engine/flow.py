@@ -211,7 +211,8 @@ class Flow:
         if turn is None:
             return 0
         self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
-        self.pulse.last_commit_at = time.time()
+        if turn.counts.read > turn.counts.not_mine:  # a position that is only remembered is no commit
+            self.pulse.last_commit_at = time.time()
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)
         return turn.counts.read

@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deltaworks.errors import SettingsError
+from deltaworks.local.java import java_home
 from deltaworks.settings import AppSettings, Settings
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -16,6 +17,7 @@ def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSes
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
         raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
+    settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
     for option, value in _options(settings, app, jars).items():
         builder = builder.config(option, value)

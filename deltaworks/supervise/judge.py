@@ -75,17 +75,25 @@ def lag_rows(heartbeat: Heartbeat) -> int:
 def _without_driver(seen: Seen) -> Verdict:
     if seen.app.desired == "stopped":
         return Verdict(state="stopped", reason=_wish(seen.app))
-    heartbeat = seen.heartbeat if seen.lease and seen.heartbeat and seen.heartbeat.epoch == seen.lease.epoch else None
+    heartbeat = _last_words(seen)
     ended_well = heartbeat is not None and heartbeat.state == "stopped"
     wished_since = seen.launched_at is None or seen.app.desired_at > seen.launched_at
     if wished_since or ended_well:
         return Verdict(state="stopped", reason=f"no driver runs; {_wish(seen.app)}", needs="start")
     if heartbeat is None:
-        return Verdict(state="dead", reason="the driver ended before it was heard", needs="burial")
+        return Verdict(state="dead", reason="the driver ended before it was heard of", needs="burial")
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"the driver gave up: {_error(heartbeat)}", needs="burial")
     heard = f"it was {heartbeat.state} when last heard, {heartbeat.age_seconds:.0f} s ago"
     return Verdict(state="dead", reason=f"the driver's process is gone; {heard}", needs="burial")
+
+
+def _last_words(seen: Seen) -> Heartbeat | None:
+    """The last driver's heartbeat, not that of one before it: the last one may have ended before it had a lease."""
+    lease, heartbeat = seen.lease, seen.heartbeat
+    if lease is None or heartbeat is None or (seen.launched_at and seen.launched_at > lease.acquired_at):
+        return None
+    return heartbeat if heartbeat.epoch == lease.epoch else None
 
 
 def _hangs(lease: Lease, heartbeat: Heartbeat | None, watched_seconds: float, limits: Limits) -> str:

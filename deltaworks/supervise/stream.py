@@ -8,6 +8,7 @@ try adopts it. docs/decisions/0002 says why.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,13 +110,14 @@ class StreamOperator(BaseOperator):
         """Fail the try, or the run if it is one early end too many, with the end of the driver's log."""
         if tail := launch.log_tail(settings, self.app):
             self.log.error("The end of %s:\n%s", launch.log_file(settings, self.app), tail)
-        with Store(settings.control_dsn()) as store:
-            before = past(settings, store, self.app)
+        failures = 0
+        with suppress(ControlError), Store(settings.control_dsn()) as store:
+            failures = past(settings, store, self.app).failures
         finding = f"driver of {self.app} {event['state']}: {event['reason']}"
-        if before.failures >= FAILURES_MAX:
-            pause = wait_seconds(before.failures)
+        if failures >= FAILURES_MAX:
+            pause = wait_seconds(failures)
             raise AirflowFailException(
-                f"{finding}. {before.failures} in a row ended early; the next attempt comes in {pause:.0f} s, "
+                f"{finding}. {failures} in a row ended early; the next attempt comes in {pause:.0f} s, "
                 f'or at once after "deltaworks app restart {self.app}".'
             )
         raise AirflowException(finding)

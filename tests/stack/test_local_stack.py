@@ -279,7 +279,9 @@ def test_failed_task_of_a_connector_is_restarted(stack: StartParts) -> None:
         finally:
             connect.ask(settings, "DELETE", "/connectors/other")
             wait_until(lambda: is_slot_idle(admin), what="its slot is free")
-            admin.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active")
+            admin.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'other_slot'"
+            )
             admin.execute("drop publication if exists other_pub")
 
 

@@ -106,6 +106,7 @@ CASES = [
     Case("gave up", gone(POISON), "failed", "burial", says="poison"),
     Case("killed", gone(MOVING), "dead", "burial", says="it was running"),
     Case("killed before its first beat", gone(beat(epoch=2)), "dead", "burial"),
+    Case("ended without a lease after a good one", gone(beat("stopped"), launched_at=FRESH), "dead", "burial"),
     Case("killed, but stopped is wanted", gone(MOVING, app=wanted("stopped")), "stopped"),
     Case("ended in order, wanted again", gone(beat("stopped")), "stopped", "start"),
     Case("killed, then wanted anew", gone(MOVING, app=wanted(since=10)), "stopped", "start"),

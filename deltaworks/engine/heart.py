@@ -1,0 +1,132 @@
+"""The heartbeat: progress and lag to the control store each second, from a thread of its own.
+
+It goes on beating while a long batch or a compaction runs, and keeps the lease renewed meanwhile. Whether the app
+makes progress is judged from what the beat says, not from the beat itself.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from deltaworks.control.heartbeats import DriverState
+from deltaworks.engine.broker import Broker, Edge
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.ownership import Ownership
+from deltaworks.errors import ControlError, LeaseLostError
+
+BEAT_SECONDS = 1.0
+LOOK_SECONDS = 5.0
+log = logging.getLogger("deltaworks.heart")
+
+
+class Heart:
+    """Beats until it is stopped; `lost` tells that a newer epoch owns the app."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        """Nothing beats before `start`."""
+        self.ownership = ownership
+        self.state: DriverState = "starting"
+        self.error: str | None = None
+        self.lost: LeaseLostError | None = None
+        self._flow: Flow | None = None
+        self._broker: Broker | None = None
+        self._ends: dict[str, dict[str, Edge]] = {}
+        self._rate, self._rate_rows, self._looked_at = 0.0, 0, time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    def watch(self, flow: Flow, broker: Broker) -> None:
+        """Tell this flow's progress from now on."""
+        self._flow, self._broker = flow, broker
+
+    def stop(self, state: DriverState, *, error: BaseException | None = None) -> None:
+        """Beat a last time with the final state."""
+        self._stop.set()
+        self._thread.join(timeout=30)
+        self.error = None if error is None else f"{type(error).__name__}: {str(error)[:500]}"
+        self.state = state
+        self._beat()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.ownership.renew()
+                self._beat()
+            except LeaseLostError as error:
+                self.lost = error
+                return
+            except Exception:  # a heart that stops beating for a small reason would have the app restarted
+                log.exception("a beat failed")
+            self._stop.wait(BEAT_SECONDS)
+
+    def _beat(self) -> None:
+        progress = self._progress()
+        try:
+            self.ownership.store.beat(self.ownership.lease, state=self.state, progress=progress)
+        except LeaseLostError:
+            raise
+        except ControlError as error:
+            log.warning("%s", error)
+
+    def _progress(self) -> dict[str, Any]:
+        flow, broker = self._flow, self._broker
+        if flow is None or broker is None:
+            return {"batches": 0, "rows": 0, "rows_per_second": 0.0, "lag": {}, "tables": {}, "error": self.error}
+        self._look(flow, broker)
+        pulse, offsets = flow.pulse, flow.offsets()
+        lag = {
+            topic: {p: max(0, edge.high - offsets.get(topic, {}).get(p, edge.low)) for p, edge in parts.items()}
+            for topic, parts in self._ends.items()
+        }
+        tables = {}
+        for name, source in list(flow.inputs.items()):
+            counts = pulse.tables.get(name)
+            tables[name] = {
+                "version": source.table.version,
+                "rows_in": counts.read if counts else 0,
+                "refused": counts.refused if counts else 0,
+            }
+        return {
+            "batches": pulse.batches,
+            "rows": pulse.rows,
+            "rows_per_second": round(self._rate, 1),
+            "lag": lag,
+            "last_batch_at": _iso(pulse.last_batch_at),
+            "last_commit_at": _iso(pulse.last_commit_at),
+            "behind": [writer.declared.name for writer in flow.writers if writer.behind()],
+            "error": self.error,
+            "tables": tables,
+        }
+
+    def _look(self, flow: Flow, broker: Broker) -> None:
+        """Every few seconds: the rate, what the broker has, and the consumer group for lag tools."""
+        now = time.monotonic()
+        passed = now - self._looked_at
+        if passed < LOOK_SECONDS and self._ends:
+            return
+        self._rate = (flow.pulse.rows - self._rate_rows) / max(passed, 0.1)
+        self._looked_at, self._rate_rows = now, flow.pulse.rows
+        offsets = flow.offsets()
+        found = _quietly(lambda: broker.reachable(broker.edges(flow.topics), offsets))
+        self._ends = found or self._ends
+        _quietly(lambda: broker.commit(offsets))
+
+
+def _quietly(act: Callable[[], Any]) -> Any:
+    """The broker may be away: the heartbeat goes on, and the query itself says so loudly enough."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001  # a client's errors of any kind are worth a line here, not more
+        log.warning("broker: %s", error)
+        return None
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()

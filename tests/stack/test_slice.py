@@ -1,0 +1,138 @@
+"""The whole slice without Airflow: real Postgres, Debezium and Kafka on one side, SQL on gold on the other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from deltaworks.analyst import open_lake
+from deltaworks.control import Store
+from deltaworks.settings import ROOT, Settings
+from tests.running_stack import running_stack, wait_until
+
+SENT = ("--views", "400", "--rate", "200", "--orders", "20", "--order-rate", "20", "--seed", "7", "--json")
+FAULTS = ("--duplicates", "0.05", "--late", "0.05", "--malformed", "0.03", "--out-of-order", "0.05")
+SECONDS_MAX = 240
+
+
+@pytest.fixture(scope="module")
+def sources() -> Iterator[Settings]:
+    """Give the stack's settings; the shop's database and topics are there, no driver runs."""
+    with running_stack(parts=("source", "control", "kafka", "connect"), project=ROOT) as settings:
+        yield settings
+
+
+def command(settings: Settings, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+    """Run a program of ours with these settings; gives what it prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=settings.inherited(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode in codes, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def cli(settings: Settings, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+    """Run the command line."""
+    return command(settings, "-m", "deltaworks.cli", *arguments, codes=codes)
+
+
+def test_what_the_sources_sent_is_in_gold_exactly_once(sources: Settings) -> None:
+    """Simulator, drivers of both apps until caught up, then the shop's own check, the ledger, SQL and compaction."""
+    sent = json.loads(command(sources, "-m", "shop.simulate", *SENT, *FAULTS))
+    assert sent["duplicates"] > 0
+    assert sent["malformed"] > 0
+
+    for app in ("web", "shop"):
+        cli(sources, "run", app, "--drain")
+    check = json.loads(command(sources, "-m", "shop.check", "--wait", "20", "--json", codes=(0, 1)))
+    books = json.loads(cli(sources, "ledger", "--json"))[0]
+    orders = json.loads(cli(sources, "sql", "select sum(orders) as orders from gold.daily_orders", "--json"))
+
+    assert check, "nothing was compared"
+    assert all(row["verdict"] == "ok" for row in check), check
+    assert books["balanced"] is True
+    assert {line["verdict"] for line in books["topics"]} == {"ok"}
+    assert int(orders[0]["orders"]) == sent["orders_placed"]
+
+
+def test_killed_driver_goes_on_where_the_ledger_says(sources: Settings) -> None:
+    """A running driver is killed with -9 in the middle of the rows; the next one loses and doubles nothing."""
+    with Store(sources.control_dsn()) as store:
+        store.declare_apps(["shop", "web"])
+        store.desire("web", "running", by="test")
+    driver = _driver(sources)
+    before = open_lake(sources.lake).sql("select count(*) from silver.page_views").rows[0][0]
+    command(sources, "-m", "shop.simulate", "--views", "600", "--rate", "100", "--order-rate", "0", "--json")
+    lake = open_lake(sources.lake)
+    wait_until(
+        lambda: lake.sql("select count(*) from silver.page_views").rows[0][0] > before,
+        what="rows of the first driver", seconds_max=SECONDS_MAX,
+    )  # fmt: skip
+
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "stopped", by="test")
+    cli(sources, "run", "web", "--drain")
+
+    check = json.loads(command(sources, "-m", "shop.check", "--json", codes=(0, 1)))
+    web = [row for row in check if "page_views" in str(row) or "web_events" in str(row)]
+    assert len(web) >= 3
+    assert all(row["verdict"] == "ok" for row in web), web
+
+
+def test_second_driver_is_refused(sources: Settings) -> None:
+    """While a driver owns the app, another one ends at once with exit code 75."""
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "running", by="test")
+    driver = _driver(sources)
+    with Store(sources.control_dsn()) as store:
+        wait_until(
+            lambda: (lease := store.lease("web")) is not None and lease.pid == driver.pid and lease.live,
+            what="the first driver's lease", seconds_max=SECONDS_MAX,
+        )  # fmt: skip
+
+    cli(sources, "run", "web", "--drain", codes=(75,))
+
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "stopped", by="test")
+    assert driver.wait(timeout=SECONDS_MAX) == 0
+
+
+def test_stopped_app_is_compacted_by_a_one_shot_owner(sources: Settings) -> None:
+    """`compact` on a stopped app makes one file of many, as a commit with an entry; rows stay."""
+    lake = open_lake(sources.lake)
+    before = lake.sql("select count(*), sum(views) from gold.page_views_per_minute").rows
+
+    cli(sources, "compact", "bronze.web_events")
+
+    result = json.loads(cli(sources, "commands", "list", "--json"))[0]["result"]
+    assert result["files_before"] > result["files_after"] == 1
+    newest = json.loads(cli(sources, "ledger", "bronze.web_events", "-n", "1", "--json"))[0]
+    assert newest["kind"] == "compact"
+    assert lake.sql("select count(*), sum(views) from gold.page_views_per_minute").rows == before
+    assert json.loads(cli(sources, "ledger", "--json"))[0]["balanced"] is True
+
+
+def _driver(settings: Settings) -> "subprocess.Popen[bytes]":
+    """Start the driver of app web, in a process group of its own."""
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    with (settings.logs / "app-web.log").open("ab") as log:
+        started = subprocess.Popen(
+            [sys.executable, str(ROOT / "spark_apps/stream.py"), "--app", "web", "--project", str(ROOT)],
+            env=settings.inherited(), stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    time.sleep(0.5)  # a driver that cannot start at all has ended by now
+    assert started.poll() is None
+    return started
