@@ -124,6 +124,7 @@ def _session(*, jars: Path, memory: str, cores: int) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),  # default 200: seconds in each small batch
         "spark.databricks.delta.snapshotPartitions": str(cores),  # default 50: the same for Delta's own queries
         "spark.scheduler.mode": "FAIR",  # three queries share the cores

@@ -4,7 +4,6 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
@@ -41,12 +40,11 @@ class Reader:
         files = set(table.file_uris())
         new = sorted(files - self._files)
         if new:
-            probes = ds.dataset(new, format="parquet").to_table(
-                columns=["page"], filter=pc.starts_with(ds.field("page"), PROBE)
-            )
+            pages = ds.dataset(new, format="parquet").to_table(columns=["page"])["page"].to_pylist()
             now = time.monotonic()
-            for page in probes["page"].to_pylist():
-                self.seen.setdefault(page, now)
+            for page in pages:
+                if page.startswith(PROBE):
+                    self.seen.setdefault(page, now)
         self._files = files
 
 

@@ -71,18 +71,21 @@ class Comparison:
         ours = median(float(getattr(pair.ours, name)) for pair in self.pairs)
         theirs = median(float(getattr(pair.theirs, name)) for pair in self.pairs)
         verdict = None if bound is None else "ok" if self.ratio(name) <= bound else "fail"
-        return _line(rate, name.replace("_", " "), f"{ours:,.2f}", f"{theirs:,.2f}", ratio, bound, verdict)
+        return _line(
+            name.replace("_", " "), rate, f"{ours:,.2f}", f"{theirs:,.2f}", ratio, bound and f"{bound:g}", verdict
+        )
 
     def _totals(self, rate: str) -> dict[str, object]:
         def told(turns: Sequence[Turn]) -> str:
-            return f"{sum(turn.counted for turn in turns):,} of {sum(turn.sent for turn in turns):,}"
+            counted, sent = sum(turn.counted for turn in turns), sum(turn.sent for turn in turns)
+            return f"all {sent:,}" if all(turn.exact for turn in turns) else f"{counted:,} of {sent:,}"
 
         ours, theirs = told([pair.ours for pair in self.pairs]), told([pair.theirs for pair in self.pairs])
-        return _line(rate, "events counted", ours, theirs, None, None, "ok" if self.exact else "fail")
+        return _line("views counted", rate, ours, theirs, None, None, "ok" if self.exact else "fail")
 
 
 def _line(*cells: object) -> dict[str, object]:
-    return dict(zip(("rate", "measure", "deltaworks", "chained", "ratio", "at_most", "verdict"), cells, strict=True))
+    return dict(zip(("measure", "rate", "deltaworks", "chained", "ratio", "at_most", "verdict"), cells, strict=True))
 
 
 def compare(plan: Plan, *, repeats: int, dedupe: bool) -> Comparison:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from deltaworks.local import processes, stack
 from deltaworks.local.part import PartState
@@ -30,10 +31,9 @@ def scratch_settings(project: Path | None = None) -> Iterator[Settings]:
     Not in pytest's own scratch folder: that one is closed to user nobody, as whom root's Postgres runs.
     """
     data = Path(tempfile.mkdtemp(prefix="deltaworks-"))
-    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     try:
         found = project if project is not None else _shop_without_dags(data / "project")
-        yield Settings.load(found, environment={}, data=data, **ports)
+        yield load_scratch(found, data=data)
     finally:
         shutil.rmtree(data, ignore_errors=True)
 
@@ -48,6 +48,12 @@ def running_stack(*, parts: Collection[str], project: Path | None = None) -> Ite
         finally:
             stack.down(settings)
         assert not (left := left_over(settings)), f"left over: {left}"
+
+
+def load_scratch(project: Path, *, data: Path) -> Settings:
+    """Settings of a project with this data folder and free ports, whatever the environment says."""
+    ports: dict[str, Any] = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    return Settings.load(project, environment={}, data=data, **ports)
 
 
 def free_ports(count: int) -> list[int]:

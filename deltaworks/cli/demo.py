@@ -193,7 +193,7 @@ def _left_running(now: Settings, clock: Clock) -> None:
 
 
 def _report(now: Settings) -> None:
-    from deltaworks.analyst import open_lake
+    from deltaworks.analyst import connect
 
     books = _ledger(now)
     show.out.print()
@@ -210,7 +210,7 @@ def _report(now: Settings) -> None:
         ],
         title="Completeness: offsets read = rows + gaps (gaps are transaction markers)", as_json=False,
     )  # fmt: skip
-    newest = open_lake(now.lake).sql("select max(minute) as newest from gold.page_views_per_minute")
+    newest = connect(now.lake).sql("select max(minute) as newest from gold.page_views_per_minute")
     show.out.print(f"\nnewest minute in gold: {newest.rows[0][0]} UTC")
     show.out.print(f"\nAirflow   {now.airflow_url}   user admin, password in {now.secrets / 'airflow_admin'}\n")
     show.out.print(_NEXT, highlight=False, markup=False)

@@ -53,7 +53,8 @@ def down() -> None:
     from deltaworks.local import stack
 
     began = time.monotonic()
-    met = stack.down(settings())
+    with show.out.status("stopping"):
+        met = stack.down(settings())
     for app, became in met.apps.items():
         show.out.print(f"app {app}: {became}")
     rest = f"{met.killed} left-over processes killed, none" if met.killed else "no process"

@@ -10,6 +10,7 @@ from deltaworks.local.java import java_home
 from deltaworks.settings import AppSettings, Settings
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
 def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSession:
@@ -22,7 +23,6 @@ def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSes
     for option, value in _options(settings, app, jars).items():
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
 
@@ -40,7 +40,8 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path]) -> dict[str
         "spark.ui.enabled": "false",
         "spark.driver.memory": app.memory,
         # A JVM that ran out of memory must die: half of it goes on otherwise, and calls hang for ever.
-        "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": f"-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC {_LOGGING}",
+        "spark.ui.showConsoleProgress": "false",
         # Bound of what is collected as Arrow: above it the batch takes the Spark path.
         "spark.driver.maxResultSize": str(settings.arrow_bytes_max),
         "spark.local.dir": str(scratch),

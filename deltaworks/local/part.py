@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -116,8 +116,8 @@ class StackState:
         raw = _load(run / "stack.json")
         if raw is None:
             return cls()
-        parts = {name: PartState(**one) for name, one in raw.pop("parts").items()}
-        return cls(parts=parts, **raw)
+        parts = {name: PartState(**_known(PartState, one)) for name, one in raw.pop("parts").items()}
+        return cls(parts=parts, **_known(cls, raw))
 
 
 def now() -> float:
@@ -128,7 +128,14 @@ def now() -> float:
 def _part(raw: dict[str, Any]) -> Part:
     raw |= {"command": tuple(raw["command"]), "after": tuple(raw["after"])}
     raw |= {"folder": Path(raw["folder"]), "log": Path(raw["log"])}
-    return Part(**raw | {"probe": Probe(**raw["probe"]) if raw["probe"] else None})
+    probe = Probe(**_known(Probe, raw["probe"])) if raw["probe"] else None
+    return Part(**_known(Part, raw) | {"probe": probe})
+
+
+def _known(kind: type[Part | Probe | PartState | StackState], raw: dict[str, Any]) -> dict[str, Any]:
+    """The fields that this code knows: the file may be of newer code than a supervisor that still runs."""
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in raw.items() if name in names}
 
 
 def _load(path: Path) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ _FAILURES_MAX = 6  # times a part may end before it is ready, or a step may fail
 _START_SECONDS_MAX = 300.0
 _DRAIN_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 90.0  # the longest way: connect 20 s, kafka 20 s, and the same in kills
+_FOLLOW_SECONDS_MAX = 15.0  # it takes milliseconds
 _POLL_SECONDS = 0.1
 Watcher = Callable[[StackState], None]
 
@@ -81,7 +82,7 @@ def wait(
 ) -> StackState:
     """Wait until the services and their steps are usable; raises StackError naming the part that does not come up."""
     plan = Plan.read(settings.run)
-    deadline = time.monotonic() + seconds_max
+    deadline, followed_by = time.monotonic() + seconds_max, time.monotonic() + _FOLLOW_SECONDS_MAX
     while plan is not None:
         state = StackState.read(settings.run)
         if watcher:
@@ -93,9 +94,12 @@ def wait(
         if state.generation >= plan.generation and awaited and not late:
             return state
         _refuse_crash_loop(settings, state)
+        if time.monotonic() > followed_by and state.generation < plan.generation:
+            raise StackError("supervisor", "does not follow the plan, it may run older code", 'Run "deltaworks down"')
         if time.monotonic() > deadline:
             names = ", ".join(f"{one.name} ({one.state})" for one in late)
-            raise StackError(names, f"not ready after {seconds_max:g} s", f'Run "deltaworks logs {late[0].name}"')
+            log = log_of(late[0].name) if late else "supervisor"
+            raise StackError(names, f"not ready after {seconds_max:g} s", f'Run "deltaworks logs {log}"')
         time.sleep(_POLL_SECONDS)
     raise StackError("local stack", "was never started", 'Run "deltaworks up"')
 

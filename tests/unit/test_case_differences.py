@@ -58,15 +58,16 @@ def test_rows_of_other_keys_are_missing_and_extra() -> None:
 
 def test_without_keys_the_row_most_alike_is_compared() -> None:
     """A row that is like it in half of its columns is taken for the same, one that is less alike is not."""
-    alike, unlike = {**A, "views": 4}, {"page": "/y", "views": 9, "last": None}
+    alike: Row = {**A, "views": 4}
+    unlike: Row = {"page": "/y", "views": 9, "last": date(2026, 11, 21)}
 
     assert found(unlike, alike, said=(A,), keys=()) == (
         'differs: {page: "/", views: 3}: views: expected 3, found 4',
-        'extra: {page: "/y", views: 9}',
+        'extra: {page: "/y", views: 9, last: "2026-11-21"}',
     )
     assert found(unlike, said=(A,), keys=()) == (
         'missing: {page: "/", views: 3}',
-        'extra: {page: "/y", views: 9}',
+        'extra: {page: "/y", views: 9, last: "2026-11-21"}',
     )
 
 

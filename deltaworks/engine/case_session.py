@@ -1,0 +1,43 @@
+"""Spark for a command that runs cases: the JVM's log in a file, a new lake for each run, nothing left behind."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from deltaworks.cases import Case
+from deltaworks.catalog import Catalog
+from deltaworks.engine.case_run import Way, run_case, ways
+from deltaworks.engine.jvm_log import jvm_log
+from deltaworks.engine.session import open_session
+from deltaworks.settings import AppSettings, Settings
+
+Run: TypeAlias = Callable[[Case], Mapping[Way, tuple[str, ...]]]
+"""Gives what was found otherwise than the case says, by the way in which it ran."""
+
+
+@contextmanager
+def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
+    """Start Spark and give the function that runs a case in all its ways; an error is a difference like others."""
+    with tempfile.TemporaryDirectory(prefix="deltaworks-cases-", ignore_cleanup_errors=True) as folder:
+        own = settings.model_copy(update={"data": Path(folder)})
+        with jvm_log(settings.logs / "table-test.log"):
+            spark = open_session(name="table-test", settings=own, app=AppSettings())
+
+        def run(case: Case, way: Way) -> tuple[str, ...]:
+            lake = own.model_copy(update={"data": Path(tempfile.mkdtemp(dir=folder))})
+            try:
+                return run_case(case, way, catalog=catalog, settings=lake, spark=spark)
+            except Exception as error:  # noqa: BLE001  # whatever a transform raises fails its case, not the others
+                return (_raised(error),)
+
+        try:
+            yield lambda case: {way: run(case, way) for way in ways(catalog[case.table])}
+        finally:
+            spark.stop()
+
+
+def _raised(error: Exception) -> str:
+    first = (str(error).strip() or "no message").splitlines()[0]
+    return f"raised {type(error).__name__}: {first}"
