@@ -67,7 +67,7 @@ _ARROW = {
 }
 _FROM_POSTGRES = {
     "expected_orders": (f"select {', '.join(_ORDERS)} from orders", _ORDERS),  # noqa: S608  # our own names
-    "expected_customers": (f"select {', '.join(_CUSTOMERS)} from customers", _CUSTOMERS),  # noqa: S608
+    "expected_customers": (f"select {', '.join(_CUSTOMERS)} from customers", _CUSTOMERS),  # noqa: S608  # our own names
     "expected_daily_orders": (
         """
         select (placed_at at time zone 'UTC')::date, count(*), count(*) filter (where status = 'paid'),

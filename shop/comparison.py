@@ -48,17 +48,17 @@ def compare(
 
 def count(database: duckdb.DuckDBPyConnection, table: str) -> int:
     """Rows of a table."""
-    row = database.execute(f"select count(*) from {table}").fetchone()  # noqa: S608
+    row = database.execute(f"select count(*) from {table}").fetchone()  # noqa: S608  # our own names
     assert row is not None  # an aggregate has a row
     return int(row[0])
 
 
 def _anti(these: str, those: str, keys: Sequence[str]) -> str:
-    return f"select {quoted(keys, 'a.')} from {these} a anti join {those} b on {_joined(keys)}"  # noqa: S608
+    return f"select {quoted(keys, 'a.')} from {these} a anti join {those} b on {_joined(keys)}"  # noqa: S608  # our own names
 
 
 def _doubled(table: str, keys: Sequence[str]) -> str:
-    return f"select {quoted(keys)} from {table} group by all having count(*) > 1"  # noqa: S608
+    return f"select {quoted(keys)} from {table} group by all having count(*) > 1"  # noqa: S608  # our own names
 
 
 def _joined(keys: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def _joined(keys: Sequence[str]) -> str:
 
 
 def _sorted_out(database: duckdb.DuckDBPyConnection, finding: str, query: str, keys: Sequence[str]) -> tuple[str, ...]:
-    row = database.execute(f"select count(*) from ({query})").fetchone()  # noqa: S608
+    row = database.execute(f"select count(*) from ({query})").fetchone()  # noqa: S608  # our own names
     number = int(row[0]) if row else 0
     if number == 0:
         return ()

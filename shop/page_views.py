@@ -116,8 +116,8 @@ def _with(field: str, wrong: object) -> Callable[[bytes], bytes]:
 
 SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
     lambda value: value[: len(value) // 2],  # truncated
-    lambda value: b"GET /products/12 HTTP/1.1",  # not JSON  # noqa: ARG005
-    lambda value: b"",  # noqa: ARG005
+    lambda value: b"GET /products/12 HTTP/1.1",  # not JSON  # noqa: ARG005  # every fault takes the value
+    lambda value: b"",  # noqa: ARG005  # every fault takes the value
     lambda value: b"[" + value + b"]",  # JSON, but no object
     lambda value: value.replace(b'"page":"', b'"page":"\xff\xfe'),  # not UTF-8
     _with("user_id", "seventeen"),

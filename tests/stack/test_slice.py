@@ -138,7 +138,9 @@ def test_stopped_app_is_compacted_by_a_one_shot_owner(drained: Drained) -> None:
 
     cli(sources, "compact", "bronze.web_events")
 
-    result = json.loads(cli(sources, "commands", "list", "--json"))[0]["result"]
+    with Store(sources.control_dsn()) as store:
+        result = store.commands(app="web")[0].result
+    assert result is not None
     assert result["files_before"] > result["files_after"] == 1
     newest = json.loads(cli(sources, "ledger", "bronze.web_events", "-n", "1", "--json"))[0]
     assert newest["kind"] == "compact"
