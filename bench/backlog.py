@@ -51,20 +51,20 @@ class Drained:
         """Rows read from Kafka per second of user and system time of the driver and all its processes."""
         return self.rows / self.cpu_seconds
 
-    def told(self) -> dict[str, object]:
-        """A line of the table."""
+    def told(self) -> dict[str, int | float]:
+        """What is shown of it."""
         return {
-            "path": self.way.name,
-            "rows_per_batch": self.way.rows_per_batch_max,
-            "rows_per_CPU_second": round(self.rows_per_cpu_second),
-            "CPU_seconds": round(self.cpu_seconds, 1),
+            "rows per batch at most": self.way.rows_per_batch_max,
+            "rows per CPU second": round(self.rows_per_cpu_second),
+            "CPU seconds": round(self.cpu_seconds, 1),
             "seconds": round(self.seconds, 1),
-            "JVM_MB": self.memory.jvm // 10**6,
-            "driver_MB": self.memory.driver // 10**6,
-            "workers_MB": self.memory.workers // 10**6,
-            "commits_by_Spark": self.commits["spark"],
-            "commits_by_Arrow": self.commits["arrow"],
-            "views_in_gold": sum(self.gold.values()),
+            "peak of the JVM, MB": self.memory.jvm // 10**6,
+            "peak of the driver's Python, MB": self.memory.driver // 10**6,
+            "peak of the Python workers, MB": self.memory.workers // 10**6,
+            "commits by Spark": self.commits["spark"],
+            "commits by Arrow": self.commits["arrow"],
+            "rows": self.rows,
+            "views in gold": sum(self.gold.values()),
         }
 
 
@@ -162,11 +162,13 @@ def main(
 
 
 def _show(drained: list[Drained], wrong: list[str], *, as_json: bool) -> None:
-    told = [one.told() for one in drained]
+    told = {one.way.name: one.told() for one in drained}
     if as_json:
         print(json.dumps({"ok": not wrong, "findings": wrong, "paths": told}, indent=2))
         return
-    listing(told, title="Backlog", as_json=False)
+    measures = next(iter(told.values()))
+    rows = [{"measure": name} | {way: values[name] for way, values in told.items()} for name in measures]
+    listing(rows, title="Backlog", as_json=False)
     print("\n".join(wrong) if wrong else "same result, every view counted once")
 
 

@@ -6,6 +6,7 @@
 `stack/conftest.py` keeps one for the whole session and starts further parts of it when a test asks for them.
 """
 
+import os
 import shutil
 import socket
 import tempfile
@@ -68,10 +69,15 @@ def free_ports(count: int) -> list[int]:
 
 
 def left_over(settings: Settings) -> list[str]:
-    """Processes that work in the data folder or name it in their command line: found without our own records."""
-    data = str(settings.data)
-    found = []
-    for process in processes.table():
+    """Processes that work in the data folder or name it in their command line: found without our own records.
+
+    The caller and its parents are left out: their command line may name the folder too.
+    """
+    data, every = str(settings.data), {process.pid: process for process in processes.table()}
+    found, own = [], os.getpid()
+    while own in every:
+        own = every.pop(own).parent
+    for process in every.values():
         if process.zombie:
             continue
         command = processes.command_of(process.pid, length_max=100_000)

@@ -28,7 +28,7 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
         return
     grid = Grid(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for place, name in enumerate(rows[0]):
-        numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
+        numeric = all(_is_number(row[name]) or row[name] is None for row in rows)
         # names and numbers stay whole however narrow the terminal; headers and texts may fold
         whole = max(len(_cell(row[name])) for row in rows) if numeric or place == 0 else None
         grid.add_column(
@@ -37,6 +37,10 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
     out.print(grid)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _cell(value: object) -> str:

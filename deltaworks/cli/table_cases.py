@@ -42,7 +42,8 @@ def run_cases(
     if as_json:
         print(json.dumps(rows, indent=2))  # noqa: T201  # the output is for programs
     else:
-        show.out.print(f"{len(rows)} cases, {failed} failed", style="red" if failed else "green")
+        cases_said = "1 case" if len(rows) == 1 else f"{len(rows)} cases"
+        show.out.print(f"{cases_said}, {failed} failed", style="red" if failed else "green")
     if failed:
         raise typer.Exit(1)
 

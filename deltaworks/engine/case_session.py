@@ -1,5 +1,6 @@
 """Spark for a command that runs cases: the JVM's log in a file, a new lake for each run, nothing left behind."""
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,11 +10,12 @@ from typing import TypeAlias
 from deltaworks.cases import Case
 from deltaworks.catalog import Catalog
 from deltaworks.engine.case_run import Way, run_case, ways
-from deltaworks.engine.jvm_log import jvm_log
+from deltaworks.engine.jvm_log import jvm_log, no_query_log
 from deltaworks.engine.session import open_session
+from deltaworks.errors import DeltaworksError
 from deltaworks.settings import AppSettings, Settings
 
-Run: TypeAlias = Callable[[Case], Mapping[Way, tuple[str, ...]]]
+Run: TypeAlias = Callable[[Case], Mapping[str, tuple[str, ...]]]
 """Gives what was found otherwise than the case says, by the way in which it ran."""
 
 
@@ -33,11 +35,16 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
                 return (_raised(error),)
 
         try:
-            yield lambda case: {way: run(case, way) for way in ways(catalog[case.table])}
+            with no_query_log():
+                yield lambda case: {way: run(case, way) for way in ways(catalog[case.table])}
         finally:
             spark.stop()
 
 
 def _raised(error: Exception) -> str:
+    """An error as one line, without Spark's codes."""
+    if isinstance(error, DeltaworksError):
+        return str(error)
     first = (str(error).strip() or "no message").splitlines()[0]
-    return f"raised {type(error).__name__}: {first}"
+    said = re.sub(r"^\[[A-Z0-9_.]+\] *| *SQLSTATE: \w+.*$", "", first)
+    return f"raised {type(error).__name__}: {said}"

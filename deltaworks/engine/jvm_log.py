@@ -1,5 +1,6 @@
-"""Where the JVM's own log goes when a command starts Spark and prints for people or programs."""
+"""Keep Spark's own messages out of what a command prints for people and programs."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -20,3 +21,17 @@ def jvm_log(log: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextmanager
+def no_query_log() -> Iterator[None]:
+    """Without PySpark's own log of failed analyses: it prints the JVM's trace beside the error that it raises."""
+    loggers = [logging.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled

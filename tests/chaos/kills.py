@@ -95,7 +95,7 @@ class _Clock:
 
 
 def _report(found: Drilled, seed: int) -> None:
-    out.print()
+    out.print("\nSeconds from the kill until a view and an order sent after it were in gold, and until all ran again.")
     listing([_row(one, found.usual_seconds) for one in found.outcomes], title="Kills", as_json=False)
     out.print()
     compared = [{name: row[name] for name in ("comparison", "expected", "found", "verdict")} for row in found.compared]
@@ -114,11 +114,11 @@ def _row(one: Outcome, usual_seconds: float) -> dict[str, object]:
     return {
         "victim": str(one.victim),
         "process": one.victim.process,
-        "fresh_after_s": seconds,
-        "times_usual": None if seconds is None else seconds / usual_seconds,
-        "within_bound": seconds is not None,
-        "all_back_after_s": one.back_seconds,
-        "new_drivers": ", ".join(f"{app} {count}" for app, count in sorted(one.restarted.items())) or "none",
+        "fresh s": seconds,
+        "x usual": None if seconds is None else seconds / usual_seconds,
+        "in time": seconds is not None,
+        "back s": one.back_seconds,
+        "new drivers": ", ".join(f"{count} {app}" for app, count in sorted(one.restarted.items())) or "none",
         "verdict": "fail" if one.findings else "ok",
     }
 

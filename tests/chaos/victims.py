@@ -29,7 +29,7 @@ class Victim:
     process: Literal["python", "jvm", "main"]
 
     def __str__(self) -> str:
-        return self.name if self.process == "main" else f"driver of {self.name}"
+        return self.name if self.process == "main" else f"{self.name} driver"
 
     def may_restart(self, app: str) -> bool:
         """Whether the app's driver may be another one afterwards: its own death, or the broker's under its query."""

@@ -96,23 +96,26 @@ def test_stream_runs_the_keys_of_a_view(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_command_line_says_which_case_failed(tmp_path: Path) -> None:
-    """`table test` names each case, tells the differences, and ends with 1 when there are any."""
+    """`table test` tells the differences of each case, an error as one of them, and ends with 1 if there are any."""
     project = Project(tmp_path / "project")
     project.edit(DAYS_CASE, "words: 17", "words: 18")
+    project.edit(CITIES_TRANSFORM, 'F.sum("dues")', 'F.sum("due")')
     command = [sys.executable, "-m", "deltaworks.cli", "--project", str(project.folder), "table", "test"]
 
     ran = subprocess.run(
-        [*command, "gold.notes_per_day", "silver.notes", "--json"],
+        [*command, "gold.notes_per_day", "gold.members_per_city", "silver.notes", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert ran.returncode == 1, ran.stderr
+    assert (ran.returncode, ran.stderr) == (1, "")
     rows = json.loads(ran.stdout)
     wrong = ['differs: {day: "2025-11-21"}: words: expected 18, found 17']
-    assert [(row["table"], row["case"], row["verdict"], row["differences"]) for row in rows] == [
+    (raised,) = rows[1]["differences"]["batch"]
+    assert raised.startswith("raised AnalysisException: A column, variable, or function parameter with name `due` ")
+    assert [(row["table"], row["case"], row["verdict"], row["differences"]) for row in (rows[0], rows[2])] == [
         ("gold.notes_per_day", "days_add_up", "failed", {"stream": wrong, "batch": wrong, "row by row": wrong}),
         ("silver.notes", "a_note_counts_once", "ok", {"stream": [], "batch": []}),
     ]
