@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from deltaworks import processes
 from deltaworks.errors import StackError
-from deltaworks.local import processes
 from deltaworks.settings import Settings
 
 _PROC = Path("/proc")

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deltaworks.local import processes, stack
+from deltaworks import processes
+from deltaworks.local import stack
 from deltaworks.local.part import PartState
 from deltaworks.settings import ROOT, Settings
 

@@ -6,10 +6,10 @@ import socket
 import threading
 import time
 
+from deltaworks import processes
 from deltaworks.control.leases import Lease
 from deltaworks.control.store import Store
 from deltaworks.errors import ControlError, LeaseHeldError, LeaseLostError
-from deltaworks.local import processes
 
 WAIT_SECONDS = 0.25
 log = logging.getLogger("deltaworks.ownership")

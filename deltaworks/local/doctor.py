@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import psycopg
 
+from deltaworks import processes
 from deltaworks.errors import DeltaworksError
-from deltaworks.local import connect, kafka, processes, stack
-from deltaworks.local.java import java_home
+from deltaworks.java import java_home
+from deltaworks.local import connect, kafka, stack
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings

@@ -7,7 +7,7 @@ end of a pipe whose writing end only the supervisor has: the end of the pipe is 
 import os
 import signal
 
-from deltaworks.local.processes import kill_session
+from deltaworks.processes import kill_session
 
 
 class Guard:

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.java import java_home
 from deltaworks.local import jars, truststore
-from deltaworks.local.java import java_home
 
 ROOT = Path(__file__).resolve().parents[2]
 _STAMP = ".current"

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from deltaworks.errors import StackError
-from deltaworks.local.java import java_home
+from deltaworks.java import java_home
 from deltaworks.local.part import Part, Probe
 from deltaworks.settings import Settings, TopicSettings
 

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterable
 
 from deltaworks.errors import StackError
-from deltaworks.local.processes import command_of, listener
+from deltaworks.processes import command_of, listener
 from deltaworks.settings import Settings
 
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltaworks import processes
 from deltaworks.errors import StackError
-from deltaworks.local import airflow, connect, credentials, kafka, postgres, processes, simulator, steps
+from deltaworks.local import airflow, connect, credentials, kafka, postgres, simulator, steps
 from deltaworks.local.part import UP, Part, PartState, Plan, StackState
 from deltaworks.local.ports import check_free
 from deltaworks.settings import ROOT, Settings

@@ -9,8 +9,8 @@ from typing import Any
 
 from deltaworks.local.guard import Guard
 from deltaworks.local.part import Plan, StackState, now
-from deltaworks.local.processes import started
 from deltaworks.local.watch import Watch, log
+from deltaworks.processes import started
 
 
 class Supervisor:

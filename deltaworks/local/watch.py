@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol
 from deltaworks.local import probes
 from deltaworks.local.guard import Guard
 from deltaworks.local.part import UP, Part, PartState, State, now
-from deltaworks.local.processes import kill_session, started
+from deltaworks.processes import kill_session, started
 
 _PAUSE_SECONDS_MIN = 0.5
 _PAUSE_SECONDS_MAX = 30.0

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from deltaworks import processes
 from deltaworks.control import Lease, Store
 from deltaworks.errors import ControlError, StackError
-from deltaworks.local import processes
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.launches import Launch, last_launch, launched_apps, owned, past, remember
 

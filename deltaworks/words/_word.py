@@ -22,5 +22,5 @@ def word(cls: type[T]) -> type[T]:
                 raise TypeError(f"{cls.__name__} has no field {name!r}: {hint}")
         plain_init(self, *args, **given)
 
-    made.__init__ = init  # type: ignore[method-assign]  # the one place that wraps the generated one
+    type.__setattr__(made, "__init__", init)
     return made

@@ -5,8 +5,8 @@ import subprocess
 from types import TracebackType
 from typing import Any, Self
 
+from deltaworks import processes
 from deltaworks.errors import StackError
-from deltaworks.local import processes
 from deltaworks.settings import ROOT, Settings
 
 _RATES = ("--rate", "30", "--order-rate", "1")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from deltaworks import processes
 from deltaworks.control import Store
 from deltaworks.errors import StackError
-from deltaworks.local import processes, stack
+from deltaworks.local import stack
 from deltaworks.settings import Settings
 
 PARTS: Mapping[str, str] = {

@@ -15,10 +15,11 @@ import typer
 from confluent_kafka import Consumer, KafkaError, Producer
 from typer.testing import CliRunner
 
+from deltaworks import processes
 from deltaworks.cli import stack as commands
 from deltaworks.cli.context import remember
 from deltaworks.errors import StackError
-from deltaworks.local import connect, kafka, processes
+from deltaworks.local import connect, kafka
 from deltaworks.local import stack as local_stack
 from deltaworks.local.doctor import LOOPBACK, examine
 from deltaworks.local.part import UP, StackState

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.local import processes
+from deltaworks import processes
 from deltaworks.local.part import Part, PartState, Plan, Probe, StackState
 from tests.running_stack import free_ports, wait_until
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from deltaworks import processes
 from deltaworks.control import Store
-from deltaworks.local import processes
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
 

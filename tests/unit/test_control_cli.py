@@ -17,10 +17,10 @@ import typer
 from psycopg import sql
 from typer.testing import CliRunner, Result
 
+from deltaworks import processes
 from deltaworks.cli import apps, commands
 from deltaworks.control import Lease, Store
 from deltaworks.errors import CommandError, ControlError, DeclarationError
-from deltaworks.local import processes
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
 from tests.scratch_postgres import ScratchPostgres
@@ -32,7 +32,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from deltaworks.control import Store
-from deltaworks.local import processes
+from deltaworks import processes
 from deltaworks.settings import Settings
 
 given = dict(zip(sys.argv[2::2], sys.argv[3::2]))

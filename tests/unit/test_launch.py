@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks import processes
 from deltaworks.control import Store
-from deltaworks.local import processes
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.errors import StackError
-from deltaworks.local.java import java_home, packaged_java_home
+from deltaworks.java import java_home, packaged_java_home
 
 _WHOLE = 'MODULES="java.base jdk.incubator.vector"\n'
 

@@ -11,9 +11,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from deltaworks import processes
 from deltaworks.control import Lease, Store
 from deltaworks.errors import LeaseHeldError, LeaseLostError
-from deltaworks.local import processes
 from deltaworks.settings import Settings
 
 LEASE_SECONDS = 5.0

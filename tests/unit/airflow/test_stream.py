@@ -12,8 +12,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
+from deltaworks import processes
 from deltaworks.control import Store
-from deltaworks.local import processes
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX
