@@ -81,9 +81,9 @@ WALLS = (
     Wall(part="deltaworks/cli/**", never=_BOTH, ruff=_BOTH, why="it starts in no time"),
     Wall(
         part="deltaworks/engine/**",
-        never=("airflow", "deltaworks.cli", "deltaworks.supervise"),
+        never=("airflow", "deltaworks.cli", "deltaworks.local", "deltaworks.supervise"),
         ruff=("airflow", "deltaworks.supervise"),
-        why="the engine runs without Airflow",
+        why="the engine runs without Airflow, and whoever started Kafka and Postgres",
     ),
     Wall(part="deltaworks/engine/parse.py", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
     Wall(part="deltaworks/engine/parsing/**", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
