@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deltaworks.cli.context import remember
 from deltaworks.control import Store
 from tests.scratch_postgres import ScratchPostgres, scratch_postgres
 
@@ -31,3 +32,10 @@ def store(control_dsn: str) -> Iterator[Store]:
     """Give a control store with the apps `shop` and `web`."""
     with Store(control_dsn) as store:
         yield store
+
+
+@pytest.fixture(autouse=True)
+def _no_project_remembered() -> Iterator[None]:
+    """Forget a --project that a test gave: the command line is one process here, elsewhere one per call."""
+    yield
+    remember(None)
