@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ class Owner:
         while self.flow.behind():
             self.flow.turn(self.spark)
 
-    def rows(self, table: str) -> list[dict[str, object]]:
+    def rows(self, table: str) -> list[dict[str, Any]]:
         """A table's declared columns, sorted."""
         layer, name = table.split(".")
         read = self.spark.read.format("delta").load(str(self.settings.lake / layer / name))

@@ -1,5 +1,7 @@
 """Death at every commit of a run, on both commit paths: restarted, the lake is as if nothing had happened."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,7 +14,7 @@ TABLES = {
     "web": ("silver.page_views", "silver.page_views__quarantine", "gold.page_views_per_minute"),
     "shop": ("silver.orders", "silver.customers", "gold.daily_orders"),
 }
-Lake = dict[str, list[dict[str, object]]]
+Lake = dict[str, list[dict[str, Any]]]
 
 
 def batches(app: str) -> list[list[Record]]:

@@ -37,7 +37,7 @@ def install(dsn: str) -> None:
 def asked(dsn: str, query: str) -> list[tuple[Any, ...]]:
     """Rows of a query."""
     with psycopg.connect(dsn) as connection:
-        return connection.execute(query).fetchall()  # type: ignore[call-overload,no-any-return,unused-ignore]
+        return connection.execute(query).fetchall()  # type: ignore[call-overload,no-any-return,unused-ignore]  # numbers of unknown type
 
 
 @pytest.fixture
