@@ -2,13 +2,9 @@
 
 import dataclasses
 import json
-import logging
-import os
 import re
-import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaworks.catalog import Catalog, Declared, import_file
 from deltaworks.catalog.source import Source, read_source
 from deltaworks.engine import plans
+from deltaworks.engine.jvm_log import jvm_log, no_query_log
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, View
@@ -42,13 +39,13 @@ def open_session(log: Path) -> SparkSession:
     }
     for option, value in options.items():
         builder = builder.config(option, value)
-    with _stderr_to(log):
+    with jvm_log(log):
         return builder.getOrCreate()
 
 
 def deep_findings(catalog: Catalog, session: SparkSession) -> list[Finding]:
     """Everything that Spark's analysis finds wrong with the transforms of a project."""
-    with _quiet():
+    with no_query_log():
         return [finding for declared in catalog.tables.values() for finding in _table(catalog, declared, session)]
 
 
@@ -194,31 +191,3 @@ def _line(source: Source, error: Exception) -> int | None:
         return error.lineno
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source.path)]
     return lines[-1] if lines else None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PySpark's own log of failed analyses: it prints the JVM's trace to the user."""
-    loggers = [logging.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
-
-
-@contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """A JVM that is started inside writes its standard error to the file, for as long as it lives."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
