@@ -70,6 +70,10 @@ def _started(data: Path | None, *, keep: bool) -> Iterator[Settings]:
             stack.hold(settings, "simulator")  # the check compares what stands still
         stack.up(settings, seconds_max=START_SECONDS_MAX)
         yield settings
+    except BaseException:
+        if scratch:
+            err.print(f"its logs stay in {settings.logs}", soft_wrap=True)
+        raise
     finally:
         _ignore_interrupts()
         if ran and played:
