@@ -14,19 +14,25 @@ from deltalake import DeltaTable, write_deltalake
 from deltaworks.settings import ROOT, Settings
 from shop.check import BRONZE, TABLES, Check
 from shop.evidence import open_database
+from tests.running_stack import running_stack
 
-StartParts = Callable[..., Settings]
+
+@pytest.fixture(scope="module")
+def still() -> Iterator[Settings]:
+    """Give a stack of this file's own: in the shared one Debezium's heartbeat goes on, and Kafka never stands still."""
+    with running_stack(parts=("source", "kafka")) as settings:
+        yield settings
 
 
 @pytest.fixture
-def sources(stack: StartParts, tmp_path: Path) -> Iterator[Settings]:
+def sources(still: Settings, tmp_path: Path) -> Settings:
     """Give settings with filled sources, an own data folder and no lake."""
-    running = stack(parts=("source", "kafka"))
+    running = still
     arguments = ["--seconds", "3", "--rate", "500", "--order-rate", "20", "--duplicates", "0.05", "--malformed", "0.05"]
     command = [str(running.spark_python), "-m", "shop.simulate", *arguments]
     subprocess.run(command, cwd=ROOT, env=running.inherited(), check=True, timeout=120, stdout=subprocess.DEVNULL)
     shutil.copytree(running.secrets, tmp_path / "secrets")
-    yield running.model_copy(update={"data": tmp_path})
+    return running.model_copy(update={"data": tmp_path})
 
 
 @pytest.fixture
