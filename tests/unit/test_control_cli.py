@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from deltaworks import processes
 from deltaworks.cli import apps, commands
-from deltaworks.control import Lease, Store
+from deltaworks.control import Store
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
@@ -112,18 +112,14 @@ def until(happens: Callable[[], object], *, seconds_max: float = 20) -> None:
         time.sleep(0.02)
 
 
-def lease_of_this_process(store: Store, app: str = "shop") -> Lease:
-    """Own the app by this very process, as a driver would."""
-    started = processes.started(os.getpid())
-    assert started is not None
-    return store.acquire(app, owner="test", seconds=60, pid=os.getpid(), process_started=started)
-
-
 @contextmanager
 def driver(store_of: Settings, work: Callable[[Store, int], None]) -> Iterator[None]:
-    """Own the app shop and do `work` on the first command that comes."""
+    """Own the app shop by a process of its own, as a driver does, and do `work` on the first command that comes."""
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    started = processes.started(process.pid)
+    assert started is not None
     with Store(store_of.control_dsn()) as store:
-        lease = lease_of_this_process(store)
+        lease = store.acquire("shop", owner="test", seconds=60, pid=process.pid, process_started=started)
 
         def obey() -> None:
             until(lambda: store.commands("shop", "queued"))
@@ -138,6 +134,8 @@ def driver(store_of: Settings, work: Callable[[Store, int], None]) -> Iterator[N
         finally:
             thread.join(timeout=20)
             store.release(lease)
+            process.kill()
+            process.wait()
 
 
 def test_start_is_a_wish_with_a_name_and_says_the_next_step_without_airflow(own: Store) -> None:

@@ -134,6 +134,15 @@ def test_an_error_names_the_server_but_not_the_password() -> None:
     assert "hush" not in str(caught.value)
 
 
+def await_orders(shop: Shop, errors: list[Exception], *, orders: int = 20, seconds_max: float = 60) -> None:
+    """Wait until this many more orders were placed."""
+    wanted, end = shop.next_order_id + orders, time.monotonic() + seconds_max
+    while shop.next_order_id < wanted:
+        assert not errors
+        assert time.monotonic() < end, f"{wanted} orders were not placed"
+        time.sleep(0.02)
+
+
 def test_crashes_of_postgres_lose_and_double_nothing() -> None:
     """Three crashes while orders are placed: the database ends in the planned state, as if nothing had happened."""
     shop, errors, done = Shop(), [], threading.Event()
@@ -156,11 +165,11 @@ def test_crashes_of_postgres_lose_and_double_nothing() -> None:
         thread.start()
         crashed_at = []
         for _ in range(3):
-            time.sleep(0.5)
+            await_orders(shop, errors)
             crashed_at.append(shop.next_order_id)
             server.stop(signal.SIGQUIT)
             server.start()
-        time.sleep(0.5)
+        await_orders(shop, errors)
         done.set()
         thread.join(120)
 
