@@ -214,8 +214,24 @@ def _told(command: "Command") -> None:
 
 
 def _facts(found: Mapping[str, object]) -> list[str]:
-    named = ((name.replace("_", " "), value) for name, value in found.items())
-    return [f"{name} {value}" if _number(value) is None else f"{name} {value:,}" for name, value in named]
+    """Name and value in words; what was before and what is after stand together."""
+    facts = []
+    for name, value in found.items():
+        stem = name.removesuffix("_before").removesuffix("_after")
+        if f"{stem}_before" in found and f"{stem}_after" in found:
+            if name.endswith("_before"):
+                facts.append(f"{_words(stem)} {_amount(value)} to {_amount(found[f'{stem}_after'])}")
+        else:
+            facts.append(f"{_words(name)} {_amount(value)}")
+    return facts
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _amount(value: object) -> str:
+    return str(value) if _number(value) is None else f"{value:,}"
 
 
 def _number(value: object) -> float | None:

@@ -71,7 +71,7 @@ class Clock:
 
     def say(self, text: str) -> None:
         """One line with the time."""
-        show.out.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {text}")
+        show.out.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {text}", soft_wrap=True)
 
     @contextmanager
     def doing(self, text: str) -> Iterator[None]:
@@ -212,7 +212,8 @@ def _report(now: Settings) -> None:
     )  # fmt: skip
     newest = connect(now.lake).sql("select max(minute) as newest from gold.page_views_per_minute")
     show.out.print(f"\nnewest minute in gold: {newest.rows[0][0]} UTC")
-    show.out.print(f"\nAirflow   {now.airflow_url}   user admin, password in {now.secrets / 'airflow_admin'}\n")
+    login = f"user admin, password in {now.secrets / 'airflow_admin'}"
+    show.out.print(f"\nAirflow   {now.airflow_url}   {login}\n", soft_wrap=True)
     show.out.print(_NEXT, highlight=False, markup=False)
 
 

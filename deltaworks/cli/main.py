@@ -35,7 +35,7 @@ for _module in _MODULES:
 def run() -> None:
     """Run the command line; exit codes: 0 ok, 1 finding, 2 usage, 3 cannot."""
     try:
-        main()
+        main(prog_name="deltaworks")
     except DeltaworksError as error:
         err.print(str(error), style="red", soft_wrap=True, markup=False)
         sys.exit(3)

@@ -92,7 +92,7 @@ def wait(
             raise StackError("supervisor", "ended", 'Run "deltaworks logs supervisor"')
         awaited = [one for one in state.parts.values() if one.of in services or one.name in services]
         late = [one for one in awaited if one.state not in UP]
-        if state.generation >= plan.generation and awaited and not late:
+        if state.generation >= plan.generation and (awaited or not services) and not late:
             return state
         _refuse_crash_loop(settings, state)
         if time.monotonic() > followed_by and state.generation < plan.generation:

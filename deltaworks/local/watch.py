@@ -25,6 +25,7 @@ _PAUSE_SECONDS_MAX = 30.0
 _HEALTHY_SECONDS = 60.0  # a part that was ready for so long starts again with the shortest pause
 _START_SECONDS_MAX = 300.0  # Airflow on a machine under full load took 196 s
 _SILENT_SECONDS_MAX = 2.0  # one probe lost on a busy machine is no news
+_STANDING_SECONDS = 1.0  # a part without a probe that lives so long is taken as ready
 _LOG_BYTES_MAX = 32 * 2**20
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -120,7 +121,7 @@ class Watch:
         wall_began = now()
         exited = self._spawn()
         while not exited.done():
-            verdict = await self._ask(wall_began) if self.part.probe else None
+            verdict = await self._ask(wall_began) if self.part.probe else self._stands(began)
             moment = time.monotonic()
             if verdict and self.state.state != "ready" and not exited.done():
                 ready_at, silent_since = ready_at or moment, 0.0
@@ -140,8 +141,12 @@ class Watch:
 
     def _until_next_probe(self, *, ready: bool) -> float | None:
         if self.part.probe is None:
-            return None
+            return None if self.part.step or ready else _STANDING_SECONDS
         return self.part.probe.every_seconds_ready if ready else self.part.probe.every_seconds_starting
+
+    def _stands(self, began: float) -> probes.Verdict:
+        """Without a probe there is only this to see: it did not end at once."""
+        return None if self.part.step else time.monotonic() - began >= _STANDING_SECONDS
 
     async def _ask(self, wall_began: float) -> probes.Verdict:
         assert self.part.probe is not None

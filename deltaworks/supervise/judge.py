@@ -153,7 +153,9 @@ def _leads(lease: Lease | None, driver: Launched) -> bool:
 
 
 def _wish(app: App) -> str:
-    return f"{app.desired} is wanted by {app.desired_by or 'nobody yet'} since {app.desired_at:%Y-%m-%d %H:%M:%S}Z"
+    if app.desired_by is None:
+        return f"never started by anybody; {app.desired} is where an app begins"
+    return f"{app.desired} is wanted by {app.desired_by} since {app.desired_at:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _error(heartbeat: Heartbeat) -> str:

@@ -81,6 +81,15 @@ def test_up_twice_is_harmless(stack: StartParts) -> None:
     assert after.pid == before.pid
 
 
+def test_up_without_waiting_returns_at_once(stack: StartParts) -> None:
+    """With nothing to wait for it only says what shall run."""
+    settings = stack(parts=("source",))
+
+    state = local_stack.up(settings, parts=("kafka",), wait_for=(), seconds_max=10)
+
+    assert {"source", "kafka"} <= {*state.parts}
+
+
 def test_changed_port_of_a_running_part_is_refused(stack: StartParts) -> None:
     """The neighbours of a running part would look for it at the new port."""
     settings = stack(parts=("source",))

@@ -96,6 +96,18 @@ def test_part_that_ends_is_started_again_after_a_pause_that_doubles(scratch: Scr
     assert scratch.part("short").last_exit == "code 0"
 
 
+def test_part_without_a_probe_is_ready_when_it_stands(scratch: Scratch) -> None:
+    """Nothing can be asked of it: one that lives on is ready, one that dies at once never is."""
+    scratch.follow(
+        scratch.program("stands", "import time; time.sleep(1000)"), scratch.program("falls", "raise SystemExit(1)")
+    )
+    scratch.wait_for("stands", lambda one: one.state == "ready")
+    scratch.wait_for("falls", lambda one: one.restarts == 2)
+
+    assert scratch.part("stands").restarts == 0
+    assert scratch.part("falls").ready_seconds is None
+
+
 def test_death_of_a_part_ends_all_that_it_forked(scratch: Scratch) -> None:
     """Children of a killed part are killed too, even if they ignore SIGTERM or left its process group."""
     family = """

@@ -229,7 +229,7 @@ def test_compact_follows_the_owner_to_the_end(project: Settings) -> None:
 
     assert result.exit_code == 0, result.output
     assert "command 1 compact silver.orders: done after" in result.output
-    assert "files before 1,234" in result.output
+    assert "files 1,234 to 1" in result.output
 
 
 def test_compact_that_fails_is_a_finding(project: Settings, own: Store) -> None:
