@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class Analyst:
         self._lock = RLock()
         self._attached: dict[str, tuple[object, ...] | None] = {}
         self._connection = _locked_connection(self.lake, memory=memory)
+        # DuckDB's threads must end before the interpreter does: otherwise it aborts, now and then
+        self._end = weakref.finalize(self, self._connection.close)
 
     def __enter__(self) -> Self:
         """Use the lake in a with statement."""
@@ -97,7 +100,7 @@ class Analyst:
 
     def close(self) -> None:
         """Give up the memory; asking afterwards fails."""
-        self._connection.close()
+        self._end()
 
     def tables(self) -> tuple[str, ...]:
         """Every table of the lake as layer.table, sorted; read anew from the folder."""

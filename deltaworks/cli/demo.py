@@ -56,8 +56,8 @@ def demo(
         simulator.terminate() if simulator.poll() is None else None
     _settled(now, clock)
     equal = _checked(now, clock)
+    _report(now)  # before new rows come: it shows what was just compared
     _left_running(now, clock)
-    _report(now)
     if not equal:
         raise typer.Exit(1)
 
@@ -190,6 +190,9 @@ def _left_running(now: Settings, clock: Clock) -> None:
 
     stack.up(now, parts=("simulator",), wait_for=())
     clock.say("the shop goes on, slowly; everything is left running")
+    login = f"user admin, password in {now.secrets / 'airflow_admin'}"
+    show.out.print(f"\nAirflow   {now.airflow_url}   {login}\n", soft_wrap=True)
+    show.out.print(_NEXT, highlight=False, markup=False, soft_wrap=True)
 
 
 def _report(now: Settings) -> None:
@@ -208,13 +211,11 @@ def _report(now: Settings) -> None:
              "verdict": x.verdict}
             for x in books.lines()
         ],
-        title="Completeness: offsets read = rows + gaps (gaps are transaction markers)", as_json=False,
+        title="Completeness: read up to = rows + gaps", as_json=False,
     )  # fmt: skip
-    newest = connect(now.lake).sql("select max(minute) as newest from gold.page_views_per_minute")
-    show.out.print(f"\nnewest minute in gold: {newest.rows[0][0]} UTC")
-    login = f"user admin, password in {now.secrets / 'airflow_admin'}"
-    show.out.print(f"\nAirflow   {now.airflow_url}   {login}\n", soft_wrap=True)
-    show.out.print(_NEXT, highlight=False, markup=False)
+    with connect(now.lake) as lake:
+        newest = lake.sql("select max(minute) from gold.page_views_per_minute").rows[0][0]
+    show.out.print(f"\nnewest minute in gold: {newest:%Y-%m-%d %H:%M} UTC\n")
 
 
 def _ledger(now: Settings) -> "Ledger":

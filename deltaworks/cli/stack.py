@@ -30,7 +30,8 @@ def register(main: typer.Typer) -> None:
 
 def up(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="source, control, kafka, connect, airflow, simulator; default: all but the simulator.")
+        list[str] | None,
+        typer.Argument(help="source, control, kafka, connect, airflow, simulator (default: all but this)."),
     ] = None,
     wait: Annotated[bool, typer.Option(help="Return only when everything is ready.")] = True,
 ) -> None:

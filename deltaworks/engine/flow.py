@@ -183,6 +183,8 @@ class Flow:
         self.pulse.rows += took
         self.pulse.last_batch_at = time.time()
         self.turn(spark)
+        for table in self.tables():
+            table.tend()
 
     def turn(self, spark: SparkSession) -> bool:
         """Each table above bronze takes one slice; True when some table is still behind."""
@@ -206,6 +208,8 @@ class Flow:
         committer = self._committer(None)
         for writer in self.writers:
             writer.settle(committer)
+        for table in self.tables():
+            table.tend()
 
     def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
         if turn is None:

@@ -18,6 +18,8 @@ from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.errors import ForeignCommitError, LakeError
 
 # Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
+CHECKPOINT_COMMITS = 20
+"""So many commits without a log checkpoint cost each further commit, and each reader, more than a checkpoint does."""
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
 
@@ -47,6 +49,7 @@ class OwnedTable:
         self._refuse_other_columns()
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
+        self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
 
@@ -99,6 +102,20 @@ class OwnedTable:
         self.version, self.entry = version, entry
         if brought_rows:
             self.data_version = version
+
+    def tend(self) -> None:
+        """Give the log a checkpoint when enough was committed since the last one."""
+        if self.version - self._checkpointed >= CHECKPOINT_COMMITS:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write the table's state beside its log, so that nobody has to read the commits before; rows are not touched.
+
+        This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
+        """
+        self.delta.create_checkpoint()
+        self.delta = deltalake.DeltaTable(str(self.path), version=self.version)
+        self._checkpointed = self.version
 
     def reopen(self) -> None:
         """Forget what is remembered and read the table's state anew."""
@@ -174,3 +191,11 @@ def _same(there: pa.DataType, declared: pa.DataType) -> bool:
     if pa.types.is_list(declared) or pa.types.is_large_list(declared):
         return bool(pa.types.is_list(there) or pa.types.is_large_list(there))
     return bool(there == declared) or str(there).removeprefix("large_") == str(declared)
+
+
+def _last_checkpoint(path: Path) -> int:
+    """Version of the last log checkpoint, -1 if there is none (Delta protocol, "Last Checkpoint File")."""
+    try:
+        return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text())["version"])
+    except (FileNotFoundError, ValueError, KeyError):  # it is a hint: without it one checkpoint more is made
+        return -1

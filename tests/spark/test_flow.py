@@ -1,5 +1,6 @@
 """The fused flow: what each way of keeping a table makes of the rows, and that every row is accounted for."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -162,6 +163,31 @@ def test_foreign_commit_is_noticed_and_named(spark: SparkSession, shop: Settings
 
     with pytest.raises(ForeignCommitError, match="silver.page_views"):
         owner.start()
+
+
+def test_checkpoints_of_the_log_change_nothing(
+    spark: SparkSession, shop: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a checkpoint after every batch: same rows, after a restart too, and a foreign commit is still noticed."""
+    monkeypatch.setattr("deltaworks.engine.lake.CHECKPOINT_COMMITS", 1)
+    owner, log = Owner(spark, shop, "web"), Log()
+    for number in range(3):
+        log.send([view(number), view(number)])
+        owner.take(log.batch())
+    path = shop.lake / "silver" / "page_views"
+    checkpoint = json.loads((path / "_delta_log" / "_last_checkpoint").read_text())["version"]
+    owner.start()
+    log.send([view(2), view(3)])
+    owner.take(log.batch())
+
+    assert checkpoint == 3
+    assert [r["event_id"] for r in owner.rows("silver.page_views")] == ["e0", "e1", "e2", "e3"]
+    assert verdicts(owner) == {"ok"}
+
+    spark.read.format("delta").load(str(path)).limit(1).write.format("delta").mode("append").save(str(path))
+    log.send([view(4)])
+    with pytest.raises(Exception, match="silver.page_views"):
+        owner.take(log.batch())
 
 
 def test_older_owner_cannot_commit_after_a_newer_one_has_begun(spark: SparkSession, shop: Settings) -> None:

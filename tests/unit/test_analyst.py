@@ -2,6 +2,8 @@
 
 import datetime as dt
 import shutil
+import subprocess
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -293,3 +295,30 @@ def test_a_closed_lake_says_so(lake: Path) -> None:
 
     with pytest.raises(QueryError):
         analyst.sql("select 1")
+
+
+_FORGETS_TO_CLOSE = """
+import atexit, sys
+from pathlib import Path
+
+def tell():  # runs last
+    try:
+        lake.sql("select 1")
+    except Exception as error:
+        print(error)
+
+atexit.register(tell)
+from deltaworks.analyst import connect
+lake = connect(Path(sys.argv[1]))
+lake.sql("select count(*) from gold.daily_orders")
+"""
+
+
+def test_a_forgotten_lake_is_closed_before_python_ends(lake: Path) -> None:
+    """DuckDB's threads would outlive the interpreter, which now and then aborts then."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _FORGETS_TO_CLOSE, str(lake)], capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "closed" in ended.stdout
