@@ -19,7 +19,7 @@ from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.source import BRONZE
-from deltaworks.engine.writers.nulls import nullable_keys
+from deltaworks.engine.writers.result import nullable_keys
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate
 from deltaworks.words.reading import Json

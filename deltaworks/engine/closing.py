@@ -25,11 +25,12 @@ class Closing:
         """After a commit: days before the newest one are closed."""
         name = writer.declared.name
         high = _day(writer.table.entry.event_high)
-        if name not in self._high and high is not None and writer.declared.layer == "gold":
-            self._begin(writer)
+        if name not in self._high and high is not None:
+            if writer.declared.layer == "gold" and writer.declared.table.event_time:
+                self._begin(writer)
         elif name in self._high and high is not None and high > self._high[name]:
-            self._close(writer, [self._high[name]])
-            self._high[name] = high
+            before, self._high[name] = self._high[name], high
+            self._close(writer, (day for day in self._days(writer) if before <= day < high))
 
     def announce(self) -> None:
         """Write what is not yet told; again later if the store is away."""
@@ -41,14 +42,18 @@ class Closing:
             del self._untold[table, day]
 
     def _begin(self, writer: Writer) -> None:
-        column = writer.declared.table.event_time
         high = _day(writer.table.entry.event_high)
-        if column is None or high is None:
+        if high is None:
             return
         self._high[writer.declared.name] = high
+        self._close(writer, (day for day in self._days(writer) if day < high))
+
+    def _days(self, writer: Writer) -> set[date]:
+        """Days that the table has rows of; a batch may bring several, a quiet day none."""
+        column = writer.declared.table.event_time
+        assert column is not None, "only tables with an event time are watched"
         values = writer.table.read([column])[column].unique().to_pylist()
-        days = {value.date() if isinstance(value, datetime) else value for value in values if value is not None}
-        self._close(writer, (day for day in days if day < high))
+        return {value.date() if isinstance(value, datetime) else value for value in values if value is not None}
 
     def _close(self, writer: Writer, days: Iterable[date]) -> None:
         for day in sorted(days):

@@ -1,6 +1,7 @@
 """Orders to the owner of a table, carried out between micro-batches."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,26 +9,55 @@ from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.flow import Flow
-from deltaworks.errors import CommandError, DeltaworksError, LeaseLostError
+from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseLostError
 
 log = logging.getLogger("deltaworks.commands")
+RETRY_SECONDS = 1.0
 Report = Callable[[Mapping[str, Any]], None]
 
 
 def obey(command: Command, *, store: Store, flow: Flow) -> None:
     """Carry out one command and write its result or its error; only the loss of the lease ends the driver."""
     log.info("command %s: %s %s", command.id, command.kind, command.table_name)
+    number, epoch = command.id, flow.epoch
+
+    def report(progress: Mapping[str, Any]) -> None:
+        try:
+            store.report(number, progress, epoch=epoch)
+        except LeaseLostError:
+            raise
+        except ControlError as error:  # the work goes on, somebody just cannot watch it
+            log.warning("command %s: %s", number, error)
+
+    def fail(finding: str) -> None:
+        _tell(lambda: store.fail(number, finding, epoch=epoch), flow)
+
     try:
-        result = _carry_out(command, flow, lambda progress: store.report(command.id, progress, epoch=flow.epoch))
+        result = _carry_out(command, flow, report)
     except LeaseLostError:
         raise
     except DeltaworksError as error:
-        store.fail(command.id, str(error), epoch=flow.epoch)
+        fail(str(error))
     except Exception as error:
-        log.exception("command %s failed", command.id)
-        store.fail(command.id, f"{type(error).__name__}: {error}", epoch=flow.epoch)
+        log.exception("command %s failed", number)
+        fail(f"{type(error).__name__}: {error}")
     else:
-        store.finish(command.id, result, epoch=flow.epoch)
+        _tell(lambda: store.finish(number, result, epoch=epoch), flow)
+
+
+def _tell(end: Callable[[], None], flow: Flow) -> None:
+    """Write how the command ended; while the control store is away, wait for it as every commit does."""
+    while True:
+        try:
+            end()
+        except LeaseLostError:
+            raise
+        except ControlError as error:
+            log.warning("%s", error)
+            flow.guard()
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
 
 
 def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,14 @@ from deltaworks.engine.heart import Heart
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
-from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseHeldError, LeaseLostError
+from deltaworks.errors import (
+    CommandError,
+    ControlError,
+    DeltaworksError,
+    LeaseHeldError,
+    LeaseLostError,
+    SourceError,
+)
 from deltaworks.settings import Settings
 
 EXIT_NOT_OWNER = 75
@@ -47,6 +55,7 @@ class Driver:
         self.heart = Heart(self.ownership)
         self.lock = threading.Lock()
         self.stopping = False
+        self.failure: Exception | None = None  # of a batch: from then on nothing is committed
 
     def run(self) -> int:
         """Run until stopped, drained or superseded; returns the exit code."""
@@ -91,6 +100,8 @@ class Driver:
             with self.lock:
                 self.stopping = True
             query.stop()
+        if self.failure is not None:  # the last batch, while the app was draining
+            raise self.failure
         with self.lock:
             flow.settle()
             closing.announce()
@@ -125,7 +136,7 @@ class Driver:
         )
         # The checkpoint is scratch: positions are in the ledger, so torn or stale files here mean nothing.
         scratch = self.settings.data / "checkpoints" / self.app
-        shutil.rmtree(scratch, ignore_errors=True)
+        _remove(scratch)
         writer = stream.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", str(scratch))
         writer = writer.queryName(self.app)
         if self.drain:
@@ -136,7 +147,11 @@ class Driver:
         with self.lock:
             if self.stopping:
                 return  # the batch comes again after the next start: positions have not moved
-            self.flow.micro_batch(batch)
+            try:
+                self.flow.micro_batch(batch)
+            except Exception as error:
+                self.failure = error
+                raise
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> None:
         while True:
@@ -171,6 +186,8 @@ class Driver:
         if not self.lock.acquire(blocking=False):
             return
         try:
+            if self.failure is not None:  # the query is about to say so
+                return
             if self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
@@ -199,6 +216,16 @@ class Driver:
         except ControlError as error:
             log.warning("%s", error)
             return None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder with all that is in it: Spark would start where a checkpoint that stays there says."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SourceError(str(folder), f"cannot be removed ({error.strerror})", "Remove it, then start again") from None
 
 
 def leave(code: int) -> None:

@@ -156,7 +156,11 @@ class Flow:
             mine = {topic: edges[topic] for topic in writer.declared.topics}
             position = start_from(writer.table.entry.position, mine)
             writer.begin(position)
-            starts |= {topic: dict(position.offsets[topic]) for topic in writer.declared.topics}
+            for topic in writer.declared.topics:
+                known = starts.setdefault(topic, {})
+                for partition, offset in position.offsets[topic].items():
+                    # two tables may read one topic: the source starts where the slower one stands
+                    known[partition] = min(offset, known.get(partition, offset))
         return starts
 
     def offsets(self) -> dict[str, dict[str, int]]:

@@ -37,6 +37,8 @@ class Heart:
         self._rate, self._rate_rows, self._looked_at = 0.0, 0, time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
+        # a broker that is away answers late: the lease must be renewed meanwhile
+        self._eyes = threading.Thread(target=self._watch, name="eyes", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""
@@ -45,10 +47,13 @@ class Heart:
     def watch(self, flow: Flow, broker: Broker) -> None:
         """Tell this flow's progress from now on."""
         self._flow, self._broker = flow, broker
+        self._eyes.start()
 
     def stop(self, state: DriverState, *, error: BaseException | None = None) -> None:
         """Beat a last time with the final state."""
         self._stop.set()
+        if self._thread.ident is None:  # the app was never owned: there is nobody to beat for
+            return
         self._thread.join(timeout=30)
         self.error = None if error is None else f"{type(error).__name__}: {str(error)[:500]}"
         self.state = state
@@ -76,10 +81,9 @@ class Heart:
             log.warning("%s", error)
 
     def _progress(self) -> dict[str, Any]:
-        flow, broker = self._flow, self._broker
-        if flow is None or broker is None:
+        flow = self._flow
+        if flow is None:
             return {"batches": 0, "rows": 0, "rows_per_second": 0.0, "lag": {}, "tables": {}, "error": self.error}
-        self._look(flow, broker)
         pulse, offsets = flow.pulse, flow.offsets()
         lag = {
             topic: {p: max(0, edge.high - offsets.get(topic, {}).get(p, edge.low)) for p, edge in parts.items()}
@@ -105,13 +109,18 @@ class Heart:
             "tables": tables,
         }
 
+    def _watch(self) -> None:
+        flow, broker = self._flow, self._broker
+        assert flow is not None, "watch() starts this"
+        assert broker is not None, "watch() starts this"
+        while not self._stop.is_set():
+            self._look(flow, broker)
+            self._stop.wait(LOOK_SECONDS)
+
     def _look(self, flow: Flow, broker: Broker) -> None:
-        """Every few seconds: the rate, what the broker has, and the consumer group for lag tools."""
+        """The rate, what the broker has, and the consumer group for lag tools."""
         now = time.monotonic()
-        passed = now - self._looked_at
-        if passed < LOOK_SECONDS and self._ends:
-            return
-        self._rate = (flow.pulse.rows - self._rate_rows) / max(passed, 0.1)
+        self._rate = (flow.pulse.rows - self._rate_rows) / max(now - self._looked_at, 0.1)
         self._looked_at, self._rate_rows = now, flow.pulse.rows
         offsets = flow.offsets()
         found = _quietly(lambda: broker.reachable(broker.edges(flow.topics), offsets))

@@ -5,12 +5,11 @@ from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
-from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.transforms import by_short_name, load_transform
-from deltaworks.engine.writers.nulls import nullable_keys, refuse_nulls
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, span
+from deltaworks.engine.writers.result import nullable_keys, result_of
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
 from deltaworks.words.keeping import Aggregate, Combine
 
 _COMBINED: dict[Combine, str] = {
@@ -56,31 +55,27 @@ class AggregateWriter:
         piece = slices.versions(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max)
         if piece is None:
             return None
-        self.progress.over_tables({self.source.table.name: piece.upto})
-        self.progress.ingest_seq = self.source.table.entry.ingest_seq if not self.behind() else self.progress.ingest_seq
+        whole = piece.upto >= self.source.table.data_version
+        seq = self.source.table.entry.ingest_seq if whole else None
+        self.progress.over_tables({self.source.table.name: piece.upto}, ingest_seq=seq)
         read = piece.rows.num_rows if isinstance(piece.rows, pa.Table) else piece.rows.count()
         counts = Counts(read=read, taken=read)
         if read:
             self._combine(spark, committer, piece.rows, counts)
         else:
             self.progress.remember(counts)
-        return Turn(table=self.declared.name, counts=counts, more=self.behind())
+        return Turn(table=self.declared.name, counts=counts)
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
-        if self.progress.unsettled:
-            committer.mark(self.table, self.progress.entry(Counts()))
-            self.progress.committed()
+        self.progress.settle(committer)
 
     def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
         hidden = [name for name in self.source.table.schema.names if name.startswith("_")]
         rows = frame(spark, new).drop(*hidden)
         grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
-        result = collected(grouped)
-        low = high = None
-        if result is not None:
-            refuse_nulls(self.declared, result)
-            low, high = span(result, self.declared.table.event_time)
-        entry = self.progress.entry(counts, low=low, high=high)
-        committer.commit(self.table, grouped if result is None else result, entry, how=self.merge)
+        with result_of(self.declared, grouped, arrow_bytes_max=committer.arrow_bytes_max) as result:
+            low, high = result.span
+            entry = self.progress.entry(counts, low=low, high=high)
+            committer.commit(self.table, result.rows, entry, how=self.merge)
         self.progress.committed()

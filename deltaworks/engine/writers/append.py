@@ -22,7 +22,6 @@ from deltaworks.words.keeping import Append
 SYSTEM = pa.schema([("_seq", pa.int64()), ("_arrived", pa.timestamp("us", "UTC")), ("_source", pa.string())])
 """The ingest batch, the broker's time and the coordinates in Kafka, stored with the row."""
 Key = tuple[Any, ...]
-Walked = list[tuple[datetime, bool]]
 
 
 class AppendWriter(OverBronze):
@@ -37,37 +36,54 @@ class AppendWriter(OverBronze):
         self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
-        before = self.table.data_version
-        event_time = self.declared.table.event_time
         if isinstance(parsed, pa.Table):
-            rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
-            rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
-            offered = rows.num_rows
-            if self.kept.dedupe_by:
-                rows = self.seen.first_ones(rows)
-            rows = rows.select(self.table.schema.names)
-            counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
-            low, high = span(rows, event_time)
-        else:
-            good = parsed.where(F.col("_kind") == "row").withColumnRenamed("_timestamp", "_arrived")
-            good = good.select(*self.table.schema.names)
-            rows = self._first_ones_spark(good) if self.kept.dedupe_by else good
+            return self._keep_arrow(committer, parsed, counts)
+        return self._keep_spark(committer, parsed, counts)
+
+    def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts) -> Counts:
+        before = self.table.data_version
+        rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
+        rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
+        offered = rows.num_rows
+        if self.kept.dedupe_by:
+            rows = self.seen.first_ones(rows)
+        rows = rows.select(self.table.schema.names)
+        counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
+        low, high = span(rows, self.declared.table.event_time)
+        committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
+        self.seen.accept(rows)
+        self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
+        return counts
+
+    def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
+        good = parsed.where(F.col("_kind") == "row").withColumnRenamed("_timestamp", "_arrived")
+        rows = good.select(*self.table.schema.names)
+        copies = self._copies(rows)
+        if copies is not None:
+            rows = rows.join(copies, "_source", "left_anti").select(*self.table.schema.names)
+        try:
+            event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
             self.seen.forget()
-        committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
-        if isinstance(rows, pa.Table):
-            self.seen.accept(rows)
-            self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
+            committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
+        finally:
+            if copies is not None:
+                copies.unpersist()
         return counts
 
-    def _first_ones_spark(self, good: DataFrame) -> DataFrame:
-        """The same rule for a batch that is too large to collect: only keys that occur twice are walked."""
+    def _copies(self, good: DataFrame) -> DataFrame | None:
+        """Which rows of a batch that is too large to collect are copies: only keys that occur twice are walked.
+
+        One column, `_source`, kept on disk until it is unpersisted; None where there can be no copy.
+        """
         by, within = list(self.kept.dedupe_by), self.kept.within
+        if not by:
+            return None
         low, high = good.agg(F.min("_arrived"), F.max("_arrived")).collect()[0]
         if low is None:
-            return good
+            return None
         delta = good.sparkSession.read.format("delta")
         known = (
             delta.load(str(self.table.path))
@@ -91,8 +107,7 @@ class AppendWriter(OverBronze):
                     accepted.append(row["_arrived"])
             return pa.table({"_source": pa.array(copies, pa.string())})
 
-        copies = suspects.groupBy(*by).applyInArrow(walk, "_source string").persist(StorageLevel.DISK_ONLY)
-        return good.join(copies, "_source", "left_anti").select(*self.table.schema.names)
+        return suspects.groupBy(*by).applyInArrow(walk, "_source string").persist(StorageLevel.DISK_ONLY)
 
 
 class Seen:

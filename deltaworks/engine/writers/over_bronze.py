@@ -67,13 +67,11 @@ class OverBronze(ABC):
             counts = self._take(committer, parsed, piece.upto, _kinds(parsed))
         else:
             counts = self._take_spark(committer, piece.rows, piece.upto)
-        return Turn(table=self.declared.name, counts=counts, more=self.behind())
+        return Turn(table=self.declared.name, counts=counts)
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
-        if self.progress.unsettled:
-            committer.mark(self.table, self.progress.entry(Counts()))
-            self.progress.committed()
+        self.progress.settle(committer)
 
     def _take_spark(self, committer: Committer, rows: DataFrame, upto: int) -> Counts:
         schema = spark_schema(self.parser.schema)
@@ -92,12 +90,12 @@ class OverBronze(ABC):
             self.progress.remember(counts)
             return counts
         if refused:
-            self._set_aside(committer, parsed, upto)
+            self._set_aside(committer, parsed)
         kept = self._keep(committer, parsed, counts)
         self.progress.committed()
         return kept
 
-    def _set_aside(self, committer: Committer, parsed: Rows, upto: int) -> None:
+    def _set_aside(self, committer: Committer, parsed: Rows) -> None:
         names = [*_RENAMED, "_seq"]
         if isinstance(parsed, pa.Table):
             refused = parsed.filter(pc.equal(parsed["_kind"], "refused")).select(names)
@@ -107,12 +105,13 @@ class OverBronze(ABC):
             rows = parsed.where(F.col("_kind") == "refused").select(*chosen)
         side = self.quarantine
         count = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
+        mine = self.progress.entry(Counts())
         entry = side.entry.follow(
             "batch",
             counts=Counts(read=count, taken=count),
-            position=self.progress.position,
-            ingest_seq=upto,
-            code=self.progress.code,
+            position=mine.position,
+            ingest_seq=mine.ingest_seq,
+            code=mine.code,
         )
         committer.commit(side, rows, entry)
 

@@ -14,8 +14,8 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
-from deltaworks.engine.writers.nulls import nullable_keys, refuse_nulls
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, span
+from deltaworks.engine.writers.result import nullable_keys, result_of
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
 
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 KEYS_LISTED_MAX = 1_000
@@ -52,8 +52,10 @@ class ViewWriter:
         if not self.behind():
             return None
         touched = self._touched(spark, committer.arrow_bytes_max)
-        self.progress.over_tables({source.table.name: source.table.version for source in self.sources})
-        self.progress.ingest_seq = max(source.table.entry.ingest_seq for source in self.sources)
+        self.progress.over_tables(
+            {source.table.name: source.table.version for source in self.sources},
+            ingest_seq=max(source.table.entry.ingest_seq for source in self.sources),
+        )
         counts = Counts(read=touched.changes, taken=touched.changes)
         if touched.keys is None or touched.keys.num_rows:
             self._replace(spark, committer, touched, counts)
@@ -63,9 +65,7 @@ class ViewWriter:
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
-        if self.progress.unsettled:
-            committer.mark(self.table, self.progress.entry(Counts()))
-            self.progress.committed()
+        self.progress.settle(committer)
 
     def _touched(self, spark: SparkSession, bytes_max: int) -> Touched:
         keys, changes = [], 0
@@ -74,10 +74,10 @@ class ViewWriter:
             feed = None if after is None else _changes(spark, source.table, after, bytes_max)
             if feed is None:
                 return Touched(None, 0)
-            if isinstance(feed, pa.Table):
-                changes += feed.num_rows
-                if feed.num_rows == 0:
-                    continue
+            read = feed.num_rows if isinstance(feed, pa.Table) else feed.count()
+            changes += read
+            if read == 0:
+                continue
             rows = frame(spark, feed).drop(*_CHANGE_COLUMNS)
             found = collected(self.keys_from(**by_short_name({source.table.name: rows})).distinct())
             if found is None:
@@ -96,19 +96,14 @@ class ViewWriter:
         computed = self.transform(**by_short_name(inputs)).select(*self.table.schema.names)
         if touched.keys is not None:
             computed = self._only(spark, computed, touched.keys)
-        result = collected(computed)
-        if result is None:
-            rows: Rows = computed.withColumn("_gone", F.lit(False))
-            low = high = None
-            if touched.keys is not None:
-                rows = rows.unionByName(self._vanished_spark(spark, computed, touched.keys))
-        else:
-            result = result.cast(self.table.schema)
-            refuse_nulls(self.declared, result)
-            low, high = span(result, self.declared.table.event_time)
-            rows = self._with_vanished(result, touched.keys)
-        entry = self.progress.entry(counts, low=low, high=high)
-        committer.commit(self.table, rows, entry, how=self._merge(whole=touched.keys is None))
+        with result_of(self.declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
+            if isinstance(result.rows, pa.Table):
+                rows: Rows = self._with_vanished(result.rows.cast(self.table.schema), touched.keys)
+            else:
+                rows = self._with_vanished_spark(spark, result.rows, touched.keys)
+            low, high = result.span
+            entry = self.progress.entry(counts, low=low, high=high)
+            committer.commit(self.table, rows, entry, how=self._merge(whole=touched.keys is None))
         self.progress.committed()
 
     def _only(self, spark: SparkSession, computed: DataFrame, keys: pa.Table) -> DataFrame:
@@ -138,12 +133,15 @@ class ViewWriter:
         vanished = pa.table([*columns, pa.array([True] * len(gone))], schema=rows.schema)
         return pa.concat_tables([rows, vanished])
 
-    def _vanished_spark(self, spark: SparkSession, computed: DataFrame, keys: pa.Table) -> DataFrame:
+    def _with_vanished_spark(self, spark: SparkSession, computed: DataFrame, keys: pa.Table | None) -> DataFrame:
+        rows = computed.withColumn("_gone", F.lit(False))
+        if keys is None:
+            return rows
         names = list(self.declared.keys)
         there = [F.col(f"w.{name}").eqNullSafe(F.col(f"c.{name}")) for name in names]
         gone = spark.createDataFrame(keys).alias("w").join(computed.alias("c"), there, "left_anti")
         empty = [F.lit(None).cast(computed.schema[n].dataType).alias(n) for n in computed.columns if n not in names]
-        return gone.select(*names, *empty, F.lit(True).alias("_gone"))
+        return rows.unionByName(gone.select(*names, *empty, F.lit(True).alias("_gone")))
 
     def _merge(self, *, whole: bool) -> Merge:
         own = {name: f"s.{name}" for name in self.table.schema.names}

@@ -39,7 +39,6 @@ class Turn:
 
     table: str
     counts: Counts = field(default_factory=Counts)
-    more: bool = False
 
 
 class Writer(Protocol):
@@ -62,46 +61,63 @@ class Writer(Protocol):
 
 
 class Progress:
-    """A table's place among its inputs, kept in the entry and, between commits, in memory."""
+    """A table's place among its inputs, kept in the entry and, between commits, in memory.
+
+    A batch first says where it will come to; the place moves only when the batch is committed or remembered, so that
+    a batch that fails leaves nothing behind that a later commit would confirm.
+    """
 
     def __init__(self, table: OwnedTable, *, code: str) -> None:
         """Start from what the table's last entry says."""
         self.table, self.code = table, code
         self.position: Position = table.entry.position
         self.ingest_seq = table.entry.ingest_seq
-        self.pending = Counts()
-        self.unsettled = False
-        """Whether the remembered position is ahead of the committed one."""
+        self._reaching, self._reaching_seq = self.position, self.ingest_seq
+        self._pending = Counts()
+        self._unsettled = False  # whether the remembered position is ahead of the committed one
+
+    def over_bronze(self, bronze: str, upto: int) -> None:
+        """The batch in hand takes all ingest batches up to this one."""
+        self._reaching = replace(self.position, batches={**self.position.batches, bronze: upto})
+        self._reaching_seq = upto
+
+    def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
+        """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
+        self._reaching = replace(self.position, versions={**self.position.versions, **versions})
+        self._reaching_seq = self.ingest_seq if ingest_seq is None else ingest_seq
 
     def entry(self, counts: Counts, *, low: Any = None, high: Any = None) -> Entry:
-        """The entry of a batch: this position, these counts and those remembered since the last commit."""
+        """The entry of the batch in hand: where it comes to, its counts and those remembered since the last commit."""
         return self.table.entry.follow(
             "batch",
-            counts=self.pending + counts,
-            position=self.position,
-            ingest_seq=self.ingest_seq,
+            counts=self._pending + counts,
+            position=self._reaching,
+            ingest_seq=self._reaching_seq,
             event_low=_text(low),
             event_high=_higher(self.table.entry.event_high, _text(high)),
             code=self.code,
         )
 
     def committed(self) -> None:
-        """Nothing is pending any more."""
-        self.pending, self.unsettled = Counts(), False
+        """The batch in hand is in the table: nothing is pending any more."""
+        self._arrive()
+        self._pending, self._unsettled = Counts(), False
 
     def remember(self, counts: Counts) -> None:
-        """Move on without a commit: the batch had no row for this table."""
-        self.pending += counts
-        self.unsettled = True
+        """Move on without a commit: the batch in hand had no row for this table."""
+        self._arrive()
+        self._pending += counts
+        self._unsettled = True
 
-    def over_bronze(self, bronze: str, upto: int) -> None:
-        """All ingest batches up to this one are taken."""
-        self.position = replace(self.position, batches={**self.position.batches, bronze: upto})
-        self.ingest_seq = upto
+    def settle(self, committer: Committer) -> None:
+        """Commit the remembered position, if it is ahead of the committed one."""
+        if self._unsettled:
+            self._reaching, self._reaching_seq = self.position, self.ingest_seq
+            committer.mark(self.table, self.entry(Counts()))
+            self.committed()
 
-    def over_tables(self, versions: Mapping[str, int]) -> None:
-        """The inputs are taken up to these versions."""
-        self.position = replace(self.position, versions={**self.position.versions, **versions})
+    def _arrive(self) -> None:
+        self.position, self.ingest_seq = self._reaching, self._reaching_seq
 
 
 def code_of(declared: Declared) -> str:

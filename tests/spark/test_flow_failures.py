@@ -1,0 +1,107 @@
+"""Batches and transforms that fail: nothing is confirmed that was not done."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaworks.engine.broker import Edge
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.errors import LakeError
+from deltaworks.settings import Settings
+from tests.flows import Log, Owner
+from tests.shop_rows import change, customer, order, view
+
+EDGE = Edge(0, 10**9)
+
+
+def writer(owner: Owner, table: str) -> Any:
+    """Give the writer of a table."""
+    return next(one for one in owner.flow.writers if one.declared.name == table)
+
+
+def test_settling_after_a_failed_batch_confirms_nothing(
+    spark: SparkSession, shop: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge fails while a position is remembered: the rows come again after the restart."""
+    owner, log = Owner(spark, shop, "shop"), Log()
+    log.send([change("c", order(1), lsn=1)])  # of customers nothing: their position is only remembered
+    owner.take(log.batch())
+    real = Committer.commit
+
+    def fails(self: Committer, table: OwnedTable, *rest: Any, **given: Any) -> None:
+        if table.name == "silver.customers":
+            raise RuntimeError("out of luck")
+        real(self, table, *rest, **given)
+
+    monkeypatch.setattr(Committer, "commit", fails)
+    log.send([change("c", customer(1, "Ada"), lsn=2, table="customers")])
+    with pytest.raises(RuntimeError, match="out of luck"):
+        owner.take(log.batch())
+    monkeypatch.setattr(Committer, "commit", real)
+    owner.flow.settle()  # as a driver does that leaves
+    owner.start()
+    owner.catch_up(log)
+
+    assert [row["name"] for row in owner.rows("silver.customers")] == ["Ada"]
+    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_keys_given_twice_stop_the_app(spark: SparkSession, shop: Settings, path: str) -> None:
+    """Delta would take both rows of a key."""
+    owner, log = Owner(spark, shop, "web", path=path), Log()
+    table = writer(owner, "gold.page_views_per_minute")
+    real = table.transform
+
+    def twice(**inputs: DataFrame) -> DataFrame:
+        return real(**inputs).unionByName(real(**inputs))
+
+    table.transform = twice
+    log.send([view(1)])
+    with pytest.raises(LakeError, match=r"gold.page_views_per_minute: the transform gave 1 row\(s\) more than"):
+        owner.take(log.batch())
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_null_where_none_is_declared_stops_the_app(spark: SparkSession, shop: Settings, path: str) -> None:
+    """A key that is null would be inserted anew with every batch."""
+    owner, log = Owner(spark, shop, "shop", path=path), Log()
+    table = writer(owner, "gold.daily_orders")
+    real = table.transform
+    table.transform = lambda **inputs: real(**inputs).selectExpr("cast(null as date) as day", "* except (day)")
+    log.send([change("c", order(1), lsn=1)])
+
+    with pytest.raises(LakeError, match=r"gold.daily_orders.day: the transform gave null in 1 row\(s\)"):
+        owner.take(log.batch())
+
+
+def test_truncation_alone_reaches_the_view(spark: SparkSession, shop: Settings) -> None:
+    """No row follows it, and the days go all the same."""
+    owner, log = Owner(spark, shop, "shop"), Log()
+    log.send([change("c", order(1), lsn=1)])
+    owner.take(log.batch())
+    truncate = change("t", order(0), lsn=3)
+    truncate.key = None
+    truncate.value = (truncate.value or b"").replace(b'"after": {', b'"after": null, "ignored": {')
+
+    log.send([truncate])
+    owner.take(log.batch())
+
+    assert owner.rows("silver.orders") == []
+    assert owner.rows("gold.daily_orders") == []
+
+
+def test_second_table_over_a_topic_gets_it_from_the_start(spark: SparkSession, shop: Settings) -> None:
+    """Two raw tables of one app read one topic: the source starts where the slower one stands."""
+    owner, log = Owner(spark, shop, "web"), Log()
+    log.send([view(number) for number in range(3)])
+    owner.take(log.batch())
+    first = owner.flow.bronze[0]
+    behind = Owner(spark, shop.model_copy(update={"data": shop.data / "other"}), "web").flow.bronze[0]
+    owner.flow.bronze = [behind, first]
+
+    starts = owner.flow.begin({"page_views": {"0": EDGE, "1": EDGE}})
+
+    assert starts == {"page_views": {"0": 0, "1": 0}}
