@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime
 from typing import Any, Literal, Self
 
 Kind = Literal["create", "fence", "batch", "compact", "redo"]
@@ -92,11 +91,6 @@ class Entry:
         counts: Counts = changes.pop("counts", Counts())
         command = changes.pop("command", None)
         return replace(self, kind=kind, counts=counts, totals=self.totals + counts, command=command, **changes)
-
-
-def event_time_text(value: datetime | None) -> str | None:
-    """An event time as the ledger writes it (ISO, UTC)."""
-    return None if value is None else value.isoformat()
 
 
 def _without_empty(value: Any) -> Any:

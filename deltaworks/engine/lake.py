@@ -17,9 +17,9 @@ import pyarrow.dataset as ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.errors import ForeignCommitError, LakeError
 
-# Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 CHECKPOINT_COMMITS = 20
 """So many commits without a log checkpoint cost each further commit, and each reader, more than a checkpoint does."""
+# Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
 
@@ -85,7 +85,7 @@ class OwnedTable:
                 raise ForeignCommitError(
                     self.name,
                     f"version {commit.version} ({commit.operation}) was committed by somebody else",
-                    "Only the owner may write; restore the table to the version before, or rebuild it",
+                    "Only the owner may write. Move this table and those that read it out of the lake, start the app",
                 )
             return commit.entry
         raise LakeError(self.name, "its log has no entry", "Rebuild the table")
