@@ -15,7 +15,7 @@ from deltaworks.settings import ROOT, AppSettings, Settings
 PARTS = ("control", "kafka")
 PORT_FIRST = 26000
 APP = "web"
-_PORTS = tuple(name for name in Settings.model_fields if name.startswith("port_"))
+_PORTS = tuple(name for name in Settings.names() if name.startswith("port_"))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 import duckdb
 
 from deltaworks.errors import QueryError
+from deltaworks.settings import Settings
 from deltaworks.statements import literal, read_statement
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ class Answer:
 
 def open_lake(project: Path | None = None) -> "Analyst":
     """Open the lake of a project (default: DELTAWORKS_PROJECT, else this checkout) for reading."""
-    from deltaworks.settings import Settings  # 0.2 s that users of connect() need not pay
-
     return connect(Settings.load(project).lake)
 
 

@@ -7,14 +7,17 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from msgspec import Meta, Struct, ValidationError, convert, field, structs
 
 from deltaworks.errors import SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
+Positive = Annotated[int, Meta(gt=0)]
+Port = Annotated[int, Meta(gt=0, lt=65536)]
+Checked = TypeVar("Checked")
 _PREFIX = "DELTAWORKS_"
 _PORTS = {
     "source": "port_source",
@@ -34,39 +37,38 @@ _DATABASES = {
 }
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AppSettings(_Frozen):
+class AppSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one Spark driver runs."""
 
-    trigger_seconds: float = Field(default=0.5, gt=0, le=600)
-    rows_per_batch_max: int = Field(default=50_000, gt=0, description="per topic and micro-batch")
-    memory: str = Field(default="1g", pattern=r"^[1-9][0-9]*[mg]$", description="heap of the JVM")
-    cores: int = Field(default=2, gt=0)
+    trigger_seconds: Annotated[float, Meta(gt=0, le=600)] = 0.5
+    rows_per_batch_max: Positive = 50_000
+    """Per topic and micro-batch."""
+    memory: Annotated[str, Meta(pattern="^[1-9][0-9]*[mg]$")] = "1g"
+    """Heap of the JVM."""
+    cores: Positive = 2
     launcher: Literal["local"] = "local"
 
 
-class TopicSettings(_Frozen):
+class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One Kafka topic of the project."""
 
-    partitions: int = Field(default=1, gt=0)
-    key: str = Field(description="what the key is, in words: order is kept per key")
-    retention_hours: float = Field(default=168, gt=0)
+    partitions: Positive = 1
+    key: str
+    """What the key is, in words: order is kept per key."""
+    retention_hours: Annotated[float, Meta(gt=0)] = 168
     cleanup: Literal["delete", "compact"] = "delete"
 
 
-class SourceSettings(_Frozen):
+class SourceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The source database: SQL that creates it and the connector that captures it, relative to the project."""
 
-    schema_file: Path = Field(alias="schema")
+    schema_file: Path = field(name="schema")
     connector: Path
     simulator: tuple[str, ...] = ()
     """Python module and arguments that play the source, kept running by `deltaworks up simulator`."""
 
 
-class Settings(_Frozen):
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a part needs to find its project, its data and its neighbours."""
 
     project: Path
@@ -74,43 +76,50 @@ class Settings(_Frozen):
     jars: Path = ROOT / ".jars"
     spark_python: Path = ROOT / ".venv/spark/bin/python"
     airflow_python: Path = ROOT / ".venv/airflow/bin/python"
-    port_source: int = 15432
-    port_control: int = 15433
-    port_kafka: int = 19092
-    port_kafka_controller: int = 19093
-    port_connect: int = 18083
-    port_airflow: int = 18080
-    apps: Mapping[str, AppSettings] = {}
-    topics: Mapping[str, TopicSettings] = {}
+    port_source: Port = 15432
+    port_control: Port = 15433
+    port_kafka: Port = 19092
+    port_kafka_controller: Port = 19093
+    port_connect: Port = 18083
+    port_airflow: Port = 18080
+    apps: dict[str, AppSettings] = {}
+    topics: dict[str, TopicSettings] = {}
     source: SourceSettings | None = None
-    lease_seconds: float = Field(default=15, gt=1, description="how long an app stays owned without a renewal")
-    arrow_bytes_max: int = Field(default=64 * 2**20, gt=0, description="above, Spark commits instead of Arrow")
+    lease_seconds: Annotated[float, Meta(gt=1)] = 15
+    """How long an app stays owned without a renewal."""
+    arrow_bytes_max: Positive = 64 * 2**20
+    """Above, Spark commits instead of Arrow."""
 
     @classmethod
     def load(cls, project: Path | None = None, *, environment: Mapping[str, str] | None = None, **given: Any) -> Self:
         """Read the project's files and the environment; raises SettingsError with the place of the mistake."""
         env = os.environ if environment is None else environment
         folder = (project or Path(env.get(f"{_PREFIX}PROJECT", ROOT))).resolve()
-        if not (folder / "deltaworks.toml").is_file():
+        file = folder / "deltaworks.toml"
+        if not file.is_file():
             raise SettingsError(str(folder), "no deltaworks.toml here", "Give the project's folder with --project")
-        declared = _toml(folder / "deltaworks.toml")
-        ports = declared.pop("ports", {})
-        wrong = sorted(set(ports) - set(_PORTS))
-        if wrong:
-            raise SettingsError(
-                f"{folder}/deltaworks.toml [ports] {wrong[0]}", "unknown port", f"Known are {', '.join(_PORTS)}"
-            )
+        declared = _toml(file)
         values: dict[str, Any] = {"project": folder, "data": folder / ".deltaworks", **declared}
-        values |= {_PORTS[name]: port for name, port in ports.items()}
-        values["topics"] = _toml(folder / "topics.toml") if (folder / "topics.toml").is_file() else {}
+        values |= _ports(values.pop("ports", {}), file)
+        if "apps" in declared:
+            values["apps"] = _each(declared["apps"], AppSettings, f"{file} [apps]")
+        if "source" in declared:
+            values["source"] = _checked(declared["source"], SourceSettings, f"{file} [source]")
+        topics = folder / "topics.toml"
+        if topics.is_file():
+            values["topics"] = _each(_toml(topics), TopicSettings, str(topics))
         values |= _from(env) | {"project": folder} | given
-        try:
-            loaded = cls.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise SettingsError(f"{folder}: {place}", first["msg"], "Mend deltaworks.toml or the environment") from None
-        return loaded.model_copy(update={"data": loaded.data.resolve()})
+        values["data"] = Path(values["data"]).resolve()
+        return _checked(values, cls, str(file))
+
+    def changed(self, **values: Any) -> Self:
+        """The same settings but for these."""
+        return structs.replace(self, **values)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Every setting's name."""
+        return cls.__struct_fields__
 
     def environment(self) -> dict[str, str]:
         """The variables that make a child process load these same settings."""
@@ -183,6 +192,39 @@ class Settings(_Frozen):
         return self.apps.get(name, AppSettings())
 
 
+def _checked(values: object, kind: type[Checked], place: str) -> Checked:
+    """Values as read, in the declared types; a number may be written as text, as in the environment."""
+    try:
+        return convert(values, kind, strict=False, from_attributes=True, dec_hook=_path)
+    except ValidationError as error:
+        finding, _, where = str(error).partition(" - at `$")
+        name = where.rstrip("`").lstrip(".")
+        raise SettingsError(f"{place} {name}".rstrip(), finding, "Mend the file or the environment") from None
+
+
+def _each(values: object, kind: type[Checked], place: str) -> dict[str, Checked]:
+    """Tables of a file, by name."""
+    if not isinstance(values, dict):
+        raise SettingsError(place, "no table", "Write it as [name] with settings below")
+    return {name: _checked(one, kind, f"{place} {name}") for name, one in values.items()}
+
+
+def _path(kind: type, value: object) -> Path:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise ValidationError(f"Expected a path, got `{type(value).__name__}`")
+
+
+def _ports(ports: object, file: Path) -> dict[str, object]:
+    """`[ports]` by the settings' names."""
+    if not isinstance(ports, dict):
+        raise SettingsError(f"{file} [ports]", "no table", "Write it as [ports] with name = number below")
+    wrong = sorted(set(ports) - set(_PORTS))
+    if wrong:
+        raise SettingsError(f"{file} [ports] {wrong[0]}", "unknown port", f"Known are {', '.join(_PORTS)}")
+    return {_PORTS[name]: port for name, port in ports.items()}
+
+
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
@@ -193,7 +235,7 @@ def _toml(path: Path) -> dict[str, Any]:
 def _from(env: Mapping[str, str]) -> dict[str, str]:
     """The settings given in the environment; a variable of ours that means nothing is refused."""
     found = {name.removeprefix(_PREFIX).lower(): value for name, value in env.items() if name.startswith(_PREFIX)}
-    unknown = sorted(set(found) - set(Settings.model_fields))
+    unknown = sorted(set(found) - set(Settings.names()))
     if unknown:
         raise SettingsError(f"{_PREFIX}{unknown[0].upper()}", "no such setting", "Take it out of the environment")
     return found

@@ -22,7 +22,7 @@ from deltaworks.local.part import PartState
 from deltaworks.settings import ROOT, Settings
 
 START_SECONDS_MAX = 240.0  # the whole stack takes 30 s; the rest is for a busy machine
-_PORTS = tuple(name for name in Settings.model_fields if name.startswith("port_"))
+_PORTS = tuple(name for name in Settings.names() if name.startswith("port_"))
 
 
 @contextmanager

@@ -23,12 +23,12 @@ Run: TypeAlias = Callable[[Case], Mapping[str, tuple[str, ...]]]
 def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
     """Start Spark and give the function that runs a case in all its ways; an error is a difference like others."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-cases-", ignore_cleanup_errors=True) as folder:
-        own = settings.model_copy(update={"data": Path(folder)})
+        own = settings.changed(data=Path(folder))
         with jvm_log(settings.logs / "table-test.log"):
             spark = open_session(name="table-test", settings=own, app=AppSettings())
 
         def run(case: Case, way: Way) -> tuple[str, ...]:
-            lake = own.model_copy(update={"data": Path(tempfile.mkdtemp(dir=folder))})
+            lake = own.changed(data=Path(tempfile.mkdtemp(dir=folder)))
             try:
                 return run_case(case, way, catalog=catalog, settings=lake, spark=spark)
             except Exception as error:  # noqa: BLE001  # whatever a transform raises fails its case, not the others

@@ -43,7 +43,7 @@ def run(owner: Owner, parts: list[list[Record]]) -> Lake:
 def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Settings, app: str, path: str) -> None:
     """For every commit of the run: die right before it, restart, and end with the same rows and a balanced ledger."""
     parts = batches(app)
-    calm = Owner(spark, shop.model_copy(update={"data": shop.data / "calm"}), app, path=path)
+    calm = Owner(spark, shop.changed(data=shop.data / "calm"), app, path=path)
     opened = calm.commits
     expected = run(calm, parts)
     assert calm.commits - opened >= 6
@@ -51,7 +51,7 @@ def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Sett
     step = 1 if path == "auto" else 5  # a Spark commit takes a second: every fifth
 
     for crash_at in range(opened, calm.commits, step):
-        owner = Owner(spark, shop.model_copy(update={"data": shop.data / f"crash{crash_at}"}), app, path=path)
+        owner = Owner(spark, shop.changed(data=shop.data / f"crash{crash_at}"), app, path=path)
         owner.crash_at = crash_at
         assert run(owner, parts) == expected, f"crash before commit {crash_at}"
         books = owner.ledger()
@@ -63,10 +63,9 @@ def test_both_commit_paths_leave_the_same_rows(spark: SparkSession, shop: Settin
     """Random rows through the Arrow path, the Spark path, and a change of path in between."""
     parts = batches(app)
     lakes = [
-        run(Owner(spark, shop.model_copy(update={"data": shop.data / path}), app, path=path), parts)
-        for path in ("auto", "spark")
+        run(Owner(spark, shop.changed(data=shop.data / path), app, path=path), parts) for path in ("auto", "spark")
     ]
-    mixed = Owner(spark, shop.model_copy(update={"data": shop.data / "mixed"}), app)
+    mixed = Owner(spark, shop.changed(data=shop.data / "mixed"), app)
     log = Log()
     for number, part in enumerate(parts):
         mixed.path = ("spark", "auto")[number % 2]

@@ -56,7 +56,8 @@ def test_keys_given_twice_stop_the_app(spark: SparkSession, shop: Settings, path
     real = table.transform
 
     def twice(**inputs: DataFrame) -> DataFrame:
-        return real(**inputs).unionByName(real(**inputs))
+        rows: DataFrame = real(**inputs)
+        return rows.unionByName(rows)
 
     table.transform = twice
     log.send([view(1)])
@@ -99,7 +100,7 @@ def test_second_table_over_a_topic_gets_it_from_the_start(spark: SparkSession, s
     log.send([view(number) for number in range(3)])
     owner.take(log.batch())
     first = owner.flow.bronze[0]
-    behind = Owner(spark, shop.model_copy(update={"data": shop.data / "other"}), "web").flow.bronze[0]
+    behind = Owner(spark, shop.changed(data=shop.data / "other"), "web").flow.bronze[0]
     owner.flow.bronze = [behind, first]
 
     starts = owner.flow.begin({"page_views": {"0": EDGE, "1": EDGE}})

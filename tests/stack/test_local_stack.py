@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import typer
 from confluent_kafka import Consumer, KafkaError, Producer
+from msgspec import structs
 from typer.testing import CliRunner
 
 from deltaworks import processes
@@ -38,6 +39,17 @@ def test_secrets_are_for_us_only(stack: StartParts) -> None:
     assert len(files) > 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(settings.secrets.stat().st_mode) == 0o700
+
+
+def test_data_is_for_us_only(stack: StartParts) -> None:
+    """Other users of the machine can enter the data folder, as Postgres' user must, and nothing that is in it."""
+    settings = stack(parts=("connect",))
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in settings.data.iterdir() if path.is_dir()}
+
+    assert {"source", "kafka", "lake", "checkpoints", "spark", "config", "logs"} <= {*modes}
+    assert {name: f"{mode:04o}" for name, mode in modes.items() if mode != 0o700} == {}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in settings.logs.iterdir()} == {0o600}
 
 
 def test_no_secret_is_on_a_command_line_or_in_a_log_or_in_kafka(stack: StartParts) -> None:
@@ -93,7 +105,7 @@ def test_up_without_waiting_returns_at_once(stack: StartParts) -> None:
 def test_changed_port_of_a_running_part_is_refused(stack: StartParts) -> None:
     """The neighbours of a running part would look for it at the new port."""
     settings = stack(parts=("source",))
-    moved = settings.model_copy(update={"port_source": free_ports(1)[0]})
+    moved = settings.changed(port_source=free_ports(1)[0])
 
     with pytest.raises(StackError, match=f"source: runs on port {settings.port_source}"):
         local_stack.up(moved, parts=("source",))
@@ -163,8 +175,8 @@ def test_doctor_finds_nothing_wrong_and_then_what_is_wrong(stack: StartParts) ->
     settings = stack(parts=("connect",))
     healthy = [one for one in examine(settings) if one.verdict == "fail"]
 
-    declared = settings.topics["page_views"].model_copy(update={"retention_hours": 1.0})
-    other = settings.model_copy(update={"topics": {**settings.topics, "page_views": declared}})
+    declared = structs.replace(settings.topics["page_views"], retention_hours=1.0)
+    other = settings.changed(topics={**settings.topics, "page_views": declared})
     found = [one for one in examine(other) if one.verdict == "fail"]
 
     assert healthy == []

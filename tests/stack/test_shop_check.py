@@ -32,7 +32,7 @@ def sources(still: Settings, tmp_path: Path) -> Settings:
     command = [str(running.spark_python), "-m", "shop.simulate", *arguments]
     subprocess.run(command, cwd=ROOT, env=running.inherited(), check=True, timeout=120, stdout=subprocess.DEVNULL)
     shutil.copytree(running.secrets, tmp_path / "secrets")
-    return running.model_copy(update={"data": tmp_path})
+    return running.changed(data=tmp_path)
 
 
 @pytest.fixture

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 import typer
+from msgspec import Struct, structs
 
 from deltaworks import errors
 from deltaworks.cli.main import main
 from deltaworks.settings import AppSettings, Settings, SourceSettings, TopicSettings
 from tests.tidy.repository import ROOT
 
+_MODELS: tuple[type[Struct], ...] = (Settings, AppSettings, TopicSettings, SourceSettings)
 _SECTION = re.compile(r"^## (?P<name>.+?)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def _fields(model: type[Settings | AppSettings | TopicSettings | SourceSettings]) -> set[str]:
-    return {field.alias or name for name, field in model.model_fields.items()}
+def _fields(model: type[Struct]) -> set[str]:
+    return {field.encode_name for field in structs.fields(model)}
 
 
 def _commands(app: typer.Typer, prefix: str = "") -> Iterator[str]:
@@ -29,7 +31,7 @@ def _commands(app: typer.Typer, prefix: str = "") -> Iterator[str]:
 
 
 THERE = {
-    "Settings": set().union(*map(_fields, (Settings, AppSettings, TopicSettings, SourceSettings))),
+    "Settings": {name for one in _MODELS for name in _fields(one)},
     "Commands": set(_commands(main)),
     "Errors": {
         name

@@ -1,0 +1,71 @@
+"""Settings: where they come from, and how a mistake is told."""
+
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import SettingsError
+from deltaworks.settings import Settings
+
+FILE = """
+[ports]
+kafka = 29092
+
+[apps.shop]
+memory = "2g"
+"""
+
+
+def project(folder: Path, text: str = FILE, topics: str = "") -> Path:
+    """Write a project of settings alone."""
+    (folder / "deltaworks.toml").write_text(text)
+    if topics:
+        (folder / "topics.toml").write_text(topics)
+    return folder
+
+
+def test_argument_goes_before_environment_before_file_before_default(tmp_path: Path) -> None:
+    """Each place overrides the ones after it; numbers and paths come as such."""
+    project(tmp_path, topics='[views]\nkey = "the page"\npartitions = 3\n')
+    environment = {"DELTAWORKS_PORT_KAFKA": "39092", "DELTAWORKS_DATA": str(tmp_path / "a/.."), "HOME": "/x"}
+
+    plain = Settings.load(tmp_path, environment={})
+    moved = Settings.load(tmp_path, environment=environment)
+    given = Settings.load(tmp_path, environment=environment, port_kafka=49092)
+
+    assert (plain.port_kafka, moved.port_kafka, given.port_kafka) == (29092, 39092, 49092)
+    assert (plain.data, moved.data) == (tmp_path / ".deltaworks", tmp_path)
+    assert (plain.app("shop").memory, plain.app("other").memory) == ("2g", "1g")
+    assert (plain.topics["views"].partitions, plain.topics["views"].retention_hours) == (3, 168)
+    assert plain.source is None
+
+
+def test_a_child_loads_the_same_settings(tmp_path: Path) -> None:
+    """What goes into a child's environment comes out as the same settings."""
+    settings = Settings.load(project(tmp_path), environment={}, port_airflow=1234, data=tmp_path / "data")
+
+    assert Settings.load(environment=settings.environment()) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "topics", "environment", "error"),
+    [
+        ("[apps.shop]\nmemory = 'much'", "", {}, r"deltaworks.toml \[apps\] shop memory: Expected `str` matching"),
+        ("[apps.shop]\ncoars = 2", "", {}, r"\[apps\] shop: Object contains unknown field `coars`"),
+        ("apps = 3", "", {}, r"\[apps\]: no table"),
+        ("[ports]\nkafak = 1", "", {}, r"\[ports\] kafak: unknown port. Known are source, control, kafka"),
+        ("[ports]\nkafka = 70000", "", {}, "port_kafka: Expected `int` <= 65535"),
+        ("[source]\nschema = 3\nconnector = 'c'", "", {}, r"\[source\]: Expected a path, got `int`"),
+        ("leese_seconds = 3", "", {}, "unknown field `leese_seconds`"),
+        ("x = ", "", {}, "deltaworks.toml: Invalid value"),
+        ("", "[views]\npartitions = 1", {}, "topics.toml views: Object missing required field `key`"),
+        ("", "", {"DELTAWORKS_PROT_KAFKA": "1"}, "DELTAWORKS_PROT_KAFKA: no such setting"),
+        ("", "", {"DELTAWORKS_PORT_KAFKA": "many"}, "port_kafka: Expected `int`, got `str`"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(
+    tmp_path: Path, text: str, topics: str, environment: dict[str, str], error: str
+) -> None:
+    """File, table, name and finding."""
+    with pytest.raises(SettingsError, match=error):
+        Settings.load(project(tmp_path, text, topics), environment=environment)
