@@ -2,7 +2,8 @@
 
 A process is known by its pid **and** its start time, because pids are reused.
 A part is a session: what it forks stays in it, except Postgres' children, which open sessions of their own and are
-found by their working folder, and Spark drivers, which leave it on purpose so that they survive their launcher.
+found by their working folder, and Spark drivers, which leave it on purpose so that they survive their launcher. A
+driver that somebody runs in a shell leads no session: what it started is found by parents.
 """
 
 import os
@@ -10,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "STACK_OF_DELTAWORKS"  # not DELTAWORKS_...: those are settings, and a user's shell may have them
+Known = tuple[int, str]  # pid and start time: this very process
 _PROC = Path("/proc")
 _LINUX = sys.platform == "linux"
 
@@ -54,6 +57,40 @@ def members(session: int, folder: str = "") -> list[int]:
     return [one.pid for one in table() if not one.zombie and (one.session == session or _works_in(one.pid, folder))]
 
 
+def family(pid: int) -> list[int]:
+    """A living process and all that descends from it; who lost a parent on the way is not found."""
+    every = table()
+    found = [one for one in every if one.pid == pid]
+    for parent in found:  # grows while it is read: children, then theirs
+        found += [one for one in every if one.parent == parent.pid]
+    return [one.pid for one in found if not one.zombie]
+
+
+def own_line() -> set[int]:
+    """This process and its ancestors: who kills others is not to kill these."""
+    every = {one.pid: one for one in table()}
+    own, pid = {os.getpid()}, os.getpid()
+    while pid in every:
+        own.add(pid)
+        pid = every[pid].parent
+    return own
+
+
+def kill_all(look: Callable[[], set[Known]]) -> set[Known]:
+    """SIGKILL the processes that `look` finds; returns them.
+
+    All are halted first, and looked for again: one that forks, or loses its parent, would get out of sight.
+    """
+    found: set[Known] = set()
+    while fresh := look() - found:
+        for pid, _ in fresh:
+            _send(pid, signal.SIGSTOP)
+        found |= fresh
+    for pid, _ in found:
+        _send(pid, signal.SIGKILL)
+    return found
+
+
 def kill_session(session: int, folder: str = "") -> None:
     """SIGKILL until nothing of the session is left; a process may fork between two looks, hence the loop."""
     for _ in range(50):
@@ -72,13 +109,8 @@ def marked(data: Path) -> list[Process]:
     """
     if not _LINUX:
         return []
-    wanted = f"{MARK}={data}".encode()
-    every = {one.pid: one for one in table()}
-    own, pid = set(), os.getpid()
-    while pid in every:
-        own.add(pid)
-        pid = every[pid].parent
-    return [one for one in every.values() if one.pid not in own and not one.zombie and wanted in _environment(one.pid)]
+    wanted, own = f"{MARK}={data}".encode(), own_line()
+    return [one for one in table() if one.pid not in own and not one.zombie and wanted in _environment(one.pid)]
 
 
 def command_of(pid: int, *, length_max: int = 80) -> str:
@@ -88,15 +120,6 @@ def command_of(pid: int, *, length_max: int = 80) -> str:
     except OSError:
         return ""
     return words if len(words) <= length_max else f"{words[: length_max - 3]}..."
-
-
-def resident_bytes(pid: int) -> int | None:
-    """Memory of one process (resident set), None if it is not known."""
-    try:
-        pages = int((_PROC / str(pid) / "statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def listening() -> dict[tuple[str, int], str]:

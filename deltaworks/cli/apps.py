@@ -70,20 +70,23 @@ def stop(
             driver = _look(loaded, store, app).driver
             _say(f"{app}: {f'pid {driver.pid} ends its batch and leaves' if driver else 'no driver runs'}")
         if wait:
-            _await_end(loaded, store, chosen)
+            _complain(_still_there(loaded, store, chosen), "", 'See "deltaworks logs app-{app}"')
 
 
 def restart(apps: _Apps = None, *, every: _All = False, by: _By = None, here: _Here = False) -> None:
-    """Stop apps, wait until their drivers have ended, start them. Exit code 1 if one does not end."""
+    """Stop apps, wait until their drivers have ended, start those. Exit code 1 if one does not: it stays stopped."""
     loaded = settings()
     with _store(loaded) as store:
         chosen = _chosen(loaded, store, apps, every=every)
         for app in chosen:
             store.desire(app, "stopped", by=by or user())
-        _await_end(loaded, store, chosen)
-        for app in chosen:
+        left = _still_there(loaded, store, chosen)
+        ended = [app for app in chosen if app not in left]
+        for app in ended:
             store.desire(app, "running", by=by or user())
+        for app in ended:
             _started(loaded, app, here=here)
+        _complain(left, '; "stopped" is wanted still', 'Once it has ended, run "deltaworks app start {app}"')
 
 
 def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
@@ -185,8 +188,8 @@ def _started(loaded: Settings, app: str, *, here: bool) -> None:
         _say(f'{app}: Airflow is not up. Run "deltaworks up", or "deltaworks app start {app} --here"')
 
 
-def _await_end(loaded: Settings, store: "Store", apps: Sequence[str]) -> None:
-    """Wait until no driver of these apps lives; exit 1 after DRAIN_SECONDS_MAX."""
+def _still_there(loaded: Settings, store: "Store", apps: Sequence[str]) -> list[str]:
+    """Wait until no driver of these apps lives; returns the apps that have one after DRAIN_SECONDS_MAX."""
     left, until = list(apps), time.monotonic() + DRAIN_SECONDS_MAX
     with show.out.status("") as spinner:
         while left := [app for app in left if _look(loaded, store, app).driver is not None]:
@@ -194,10 +197,16 @@ def _await_end(loaded: Settings, store: "Store", apps: Sequence[str]) -> None:
                 break
             spinner.update(f"waiting for {', '.join(left)}")
             time.sleep(_POLL_SECONDS)
-    for app in left:
-        finding = f"its driver has not ended after {DRAIN_SECONDS_MAX:.0f} s"
-        show.err.print(str(ControlError(f"app {app}", finding, f'See "deltaworks logs app-{app}"')), markup=False)
-    if left:
+    return left
+
+
+def _complain(apps: Sequence[str], further: str, next_step: str) -> None:
+    """Name the apps whose driver did not end and what to do ({app} stands for the name); exit 1 if there are any."""
+    for app in apps:
+        finding = f"its driver has not ended after {DRAIN_SECONDS_MAX:.0f} s{further}"
+        error = ControlError(f"app {app}", finding, next_step.format(app=app))
+        show.err.print(str(error), markup=False, soft_wrap=True)
+    if apps:
         raise typer.Exit(1)
 
 

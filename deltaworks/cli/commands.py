@@ -154,14 +154,13 @@ def _driver_comes(loaded: Settings, store: "Store", app: str) -> bool:
 
 def _obey_here(loaded: Settings, store: "Store", command: "Command", progress: "Progress") -> "Command":
     """Start a process that takes the app's lease, carries out this command and ends; follow it."""
-    from deltaworks.supervise.launch import driver_environment, log_file
+    from deltaworks.supervise.launch import driver_environment, open_driver_log
 
     progress.console.print(f"app {command.app} has no driver: its tables get an owner for this command")
     script = [str(ROOT / "spark_apps" / "batch.py"), "--app", command.app, "--project", str(loaded.project)]
-    loaded.logs.mkdir(parents=True, exist_ok=True)
     line = progress.add_task("", total=None)
     with (
-        log_file(loaded, command.app).open("ab") as log,
+        open_driver_log(loaded, command.app) as log,
         subprocess.Popen(
             [str(loaded.spark_python), *script, "--command", str(command.id)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=driver_environment(loaded),

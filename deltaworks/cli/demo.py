@@ -14,15 +14,17 @@ import typer
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.local.private import open_log
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.engine.ledger import Ledger
 
 VIEWS, ORDERS = 1_500, 60
-RATES = ("--rate", "50", "--order-rate", "2")
+VIEWS_PER_SECOND, ORDERS_PER_SECOND = 50, 2
 FAULTS = ("--duplicates", "0.02", "--out-of-order", "0.05", "--late", "0.05", "--malformed", "0.01")
 FRESH_SECONDS_MAX = 300.0
+_PATIENCE_SECONDS = 600.0  # with a simulator that is slow: a busy machine, a system that comes back
 
 _NEXT = """Try next
   bin/deltaworks sql "select * from gold.daily_orders order by 1"
@@ -51,7 +53,7 @@ def demo(
         _first_source_rows(now, clock)
         _airflow_up(now, clock)
         _first_gold_rows(now, clock)
-        _ended(simulator, clock)
+        _ended(simulator, clock, seconds_max=sending_seconds_max(views, orders))
     finally:
         simulator.terminate() if simulator.poll() is None else None
     _settled(now, clock)
@@ -103,10 +105,10 @@ def _sources_up(now: Settings, clock: Clock) -> None:
 
 def _simulate(now: Settings, views: int, orders: int) -> "subprocess.Popen[str]":
     command = [str(now.spark_python), "-m", "shop.simulate", "--views", str(views), "--orders", str(orders)]
-    now.logs.mkdir(parents=True, exist_ok=True)
-    with (now.logs / "simulator.log").open("a") as log:
+    rates = ["--rate", str(VIEWS_PER_SECOND), "--order-rate", str(ORDERS_PER_SECOND)]
+    with open_log(now.logs / "simulator.log") as log:
         return subprocess.Popen(
-            [*command, *RATES, *FAULTS, "--json"], stdout=subprocess.PIPE, stderr=log, text=True, env=now.inherited()
+            [*command, *rates, *FAULTS, "--json"], stdout=subprocess.PIPE, stderr=log, text=True, env=now.inherited()
         )
 
 
@@ -144,9 +146,18 @@ def _rows_of(now: Settings, table: str) -> int | None:
     return next((sheet.rows for sheet in _ledger(now).sheets() if sheet.table == table and sheet.rows), None)
 
 
-def _ended(simulator: "subprocess.Popen[str]", clock: Clock) -> None:
+def sending_seconds_max(views: int, orders: int) -> float:
+    """How long the simulator may take: twice what its rates say, and some patience."""
+    return 2 * max(views / VIEWS_PER_SECOND, orders / ORDERS_PER_SECOND) + _PATIENCE_SECONDS
+
+
+def _ended(simulator: "subprocess.Popen[str]", clock: Clock, *, seconds_max: float) -> None:
     with clock.doing("the simulator has sent what it should"):
-        text, _ = simulator.communicate(timeout=600)
+        try:
+            text, _ = simulator.communicate(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            finding = f"has not ended after {seconds_max:.0f} s"
+            raise StackError("simulator", finding, 'Run "deltaworks logs simulator"') from None
     if simulator.returncode != 0:
         raise StackError("simulator", f"exit code {simulator.returncode}", 'Run "deltaworks logs simulator"')
     sent: dict[str, Any] = json.loads(text)
@@ -181,7 +192,7 @@ def _checked(now: Settings, clock: Clock) -> bool:
     show.out.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
     if done.returncode not in {0, 1}:
         sys.stderr.write(done.stderr)
-        raise StackError("the check", f"exit code {done.returncode}", 'Run "python -m shop.check"')
+        raise StackError("the check", f"exit code {done.returncode}", 'Run ".venv/spark/bin/python -m shop.check"')
     return done.returncode == 0
 
 

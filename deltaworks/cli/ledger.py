@@ -19,18 +19,23 @@ def register(main: typer.Typer) -> None:
 
 
 def ledger(
-    table: Annotated[str | None, typer.Argument(help="Show this table's last commits instead.")] = None,
+    table: Annotated[
+        str | None, typer.Argument(help="Show the last commits of this table, or of one beside it, instead.")
+    ] = None,
     *,
     number: Annotated[int, typer.Option("--number", "-n", help="How many commits of a table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show per topic what was read and per table where the rows went; exit 1 if a number does not meet."""
     from deltaworks import catalog
-    from deltaworks.engine.ledger import Ledger
+    from deltaworks.engine.ledger import SIDES, Ledger
 
     now = settings()
-    books = Ledger(catalog.load(now.project), now.lake)
+    found = catalog.load(now.project)
+    books = Ledger(found, now.lake)
     if table is not None:
+        name, _, side = table.partition("__")
+        found[name if side in SIDES else table]  # raises, with the nearest name
         _history(books, table, number, as_json=as_json)
         return
     lines = [asdict(line) for line in books.lines(_edges(books))]

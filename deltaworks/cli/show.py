@@ -1,6 +1,7 @@
 """How listings look: a table for people, JSON for programs."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
@@ -15,10 +16,12 @@ _STYLES = {
     "idle": "green", "stopped": "dim", "starting": "yellow", "behind": "yellow", "warn": "yellow", "queued": "yellow",
     "draining": "yellow", "failed": "red", "fail": "red", "dead": "red", "finding": "red", "no": "red", "RED": "red",
 }  # fmt: skip
+# a word alone, or with what it is about: "RED: 3 rows", "behind 3 batches"; not one that begins a sentence
+_VERDICT = re.compile(r"([\w-]+)(?=$|: | \d)")
 
 
 def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, empty: str = "nothing yet") -> None:
-    """Print rows that share their keys; numbers to the right, known words in colour."""
+    """Print rows that share their keys; numbers to the right, verdicts in colour."""
     if as_json:
         # print, not Rich: a program reads this, so no wrapping and no colour
         print(json.dumps(list(rows), default=_plain, indent=2))  # noqa: T201  # the listing is the output
@@ -55,7 +58,8 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     text = str(value).replace("[", "\\[")
-    return f"[{_STYLES[text]}]{text}[/]" if text in _STYLES else text
+    word = _VERDICT.match(text)
+    return f"[{_STYLES[word[1]]}]{text}[/]" if word and word[1] in _STYLES else text
 
 
 def _plain(value: object) -> object:

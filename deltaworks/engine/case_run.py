@@ -111,7 +111,7 @@ class _Run:
 
     def refused(self) -> list[Refused]:
         """The records that were set aside; none where a table parses nothing."""
-        side = self.flow.sides.get(self.declared.name)
+        side = self.flow.sides.get(self.declared.name, {}).get("quarantine")
         if side is None:
             return []
         side.reopen()

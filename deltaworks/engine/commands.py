@@ -64,6 +64,8 @@ def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
     match command.kind:
         case "compact":
             table = _table(command, flow)
+            for side in flow.sides.get(table.name, {}).values():
+                maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
         case kind:
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", 'Known is "compact"')

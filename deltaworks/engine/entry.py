@@ -19,6 +19,7 @@ class Position:
     kept so far. `lost`: offsets that were gone from the broker before they were read.
     `batches`: tables over bronze, input -> last ingest batch taken in full.
     `versions`: tables over tables, input -> last version taken in full.
+    `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -27,6 +28,7 @@ class Position:
     lost: Offsets = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
+    truncated: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,8 @@ class Flow:
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
-        self.sides: dict[str, OwnedTable] = {}
+        self.sides: dict[str, dict[str, OwnedTable]] = {}
+        """Tables beside a table, by its name and their suffix."""
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
         self.pulse = Pulse()
@@ -84,7 +85,8 @@ class Flow:
             case Latest():
                 own = self._input(declared, arrow_schema(declared.table.columns, system=latest.SYSTEM))
                 source, side = self._over_bronze(declared)
-                self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side))
+                deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
+                self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 self.writers.append(AggregateWriter(declared, own=own, source=self.inputs[declared.inputs[0]]))
@@ -107,9 +109,12 @@ class Flow:
         return OwnedTable(name=name, path=path, schema=schema, entry=entry, change_feed=change_feed)
 
     def _over_bronze(self, declared: Declared) -> tuple[Input, OwnedTable]:
-        side = self._owned(f"{declared.name}__quarantine", QUARANTINE)
-        self.sides[declared.name] = side
-        return self.inputs[declared.inputs[0]], side
+        return self.inputs[declared.inputs[0]], self._beside(declared, "quarantine", QUARANTINE)
+
+    def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
+        side = self._owned(f"{declared.name}__{suffix}", schema)
+        self.sides.setdefault(declared.name, {})[suffix] = side
+        return side
 
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
@@ -120,8 +125,9 @@ class Flow:
             if table.entry.epoch != self.epoch:
                 entry = table.entry.follow("fence")
                 committer.mark(table, _with_epoch(entry, self.app, self.epoch))
-        for name, side in self.sides.items():
-            self._roll_back(side, self.inputs[name].table)
+        for name, sides in self.sides.items():
+            for side in sides.values():
+                self._roll_back(side, self.inputs[name].table)
 
     def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
         """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
@@ -140,7 +146,8 @@ class Flow:
     def tables(self) -> Iterator[OwnedTable]:
         """Every table of the app, side tables included."""
         yield from (source.table for source in self.inputs.values())
-        yield from self.sides.values()
+        for sides in self.sides.values():
+            yield from sides.values()
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
@@ -146,6 +147,11 @@ class OwnedTable:
         # as_large_types off: strings come back as `string`, as declared
         table: pa.Table = self.delta.to_pyarrow_dataset().to_table(columns=names, filter=where)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
+
+    def rows(self) -> int:
+        """How many rows the present version has."""
+        counts = pa.table(self.delta.get_add_actions())["num_records"]
+        return int(pc.sum(counts).as_py() or 0)
 
     def bytes(self) -> int:
         """Size of the present version's files."""

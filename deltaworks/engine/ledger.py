@@ -14,6 +14,9 @@ from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import Commit, read_commit
 from deltaworks.words.keeping import Append, Raw
 
+SIDES = ("quarantine", "deleted")
+"""Tables beside a table: rows that were refused, deletions that are remembered."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -100,7 +103,7 @@ class Ledger:
     def _names(self) -> Iterator[str]:
         for name in self.catalog.tables:
             yield name
-            yield f"{name}__quarantine"
+            yield from (f"{name}__{side}" for side in SIDES)
 
     def _path(self, name: str) -> Path:
         layer, table = name.split(".", 1)

@@ -9,8 +9,8 @@ import io
 import json
 from collections.abc import Mapping
 
-from deltaworks.local.credentials import write_private
 from deltaworks.local.part import Part, Probe
+from deltaworks.local.private import private_folder, write_private
 from deltaworks.settings import Settings
 
 USERS = ("admin", "viewer")
@@ -56,7 +56,7 @@ def migration(settings: Settings) -> Part:
 
 def write_config(settings: Settings) -> None:
     """Write Airflow's settings and the passwords of its users."""
-    (settings.data / "airflow").mkdir(mode=0o700, exist_ok=True)
+    private_folder(settings.data / "airflow")
     passwords = {user: settings.secret(f"airflow_{user}") for user in USERS}
     write_private(settings.data / "airflow" / "passwords.json", json.dumps(passwords))
     config = configparser.RawConfigParser()

@@ -12,6 +12,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from deltaworks.errors import StackError
 from deltaworks.local.kafka import java_command
 from deltaworks.local.part import Part, Probe
+from deltaworks.local.private import private_folder
 from deltaworks.settings import Settings
 
 _SETTINGS = {
@@ -73,9 +74,9 @@ def write_config(settings: Settings) -> None:
         "config.providers.directory.param.allowed.paths": str(_secrets(settings)),
     }
     config = settings.data / "config"
-    config.mkdir(exist_ok=True)
+    private_folder(config)
     (config / "connect.properties").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-    _secrets(settings).mkdir(mode=0o700, exist_ok=True)
+    private_folder(_secrets(settings))
     link = _secrets(settings) / "debezium"
     link.unlink(missing_ok=True)
     link.symlink_to(settings.secrets / "debezium")
@@ -163,7 +164,7 @@ def _wait_running(settings: Settings, name: str) -> None:
 
 
 def _filled(settings: Settings, value: str) -> str:
-    known = {name: str(getattr(settings, name)) for name in type(settings).model_fields if name.startswith("port_")}
+    known = {name: str(getattr(settings, name)) for name in settings.names() if name.startswith("port_")}
     known["password"] = f"${{directory:{_secrets(settings)}:debezium}}"
     return Template(value).safe_substitute(known)
 

@@ -1,10 +1,10 @@
 """Generated secrets: one 0600 file each, in a folder that only we can enter. Read them with `Settings.secret`."""
 
 import base64
-import os
 import secrets
 from pathlib import Path
 
+from deltaworks.local.private import private_folder, write_private
 from deltaworks.settings import Settings
 
 _PASSWORDS = (
@@ -17,19 +17,10 @@ _PASSWORDS = (
 
 def generate(settings: Settings) -> None:
     """Write every secret that is not there yet; an existing one is never changed."""
-    settings.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(settings.secrets)
     for name in _PASSWORDS:
         _write_once(settings.secrets / name, secrets.token_urlsafe(32))
     _write_once(settings.secrets / "airflow_fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only we can read, in one step."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    fresh.replace(path)
 
 
 def _write_once(path: Path, text: str) -> None:

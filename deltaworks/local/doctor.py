@@ -13,12 +13,14 @@ from typing import Any, Literal
 import psycopg
 
 from deltaworks import processes
+from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.java import java_home
 from deltaworks.local import connect, kafka, stack
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
+from deltaworks.supervise.launch import driver_processes
 
 _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
@@ -87,7 +89,7 @@ def _jars(settings: Settings) -> Iterator[Finding]:
 def _ports(settings: Settings) -> Iterator[Finding]:
     if stack.alive(settings):
         return
-    check_free(settings, [name for name in type(settings).model_fields if name.startswith("port_")])
+    check_free(settings, [name for name in settings.names() if name.startswith("port_")])
     yield _ok("ports", "free")
 
 
@@ -146,14 +148,10 @@ def _parts(settings: Settings) -> Iterator[Finding]:
 
 
 def _loopback(settings: Settings) -> Iterator[Finding]:
-    """Every listening socket of every process of ours."""
-    own = {
-        inode
-        for part in stack.state(settings).parts.values()
-        if part.pid is not None
-        for pid in processes.members(part.pid, part.folder)
-        for inode in processes.sockets_of(pid)
-    }
+    """Every listening socket of every process of ours: the parts, and the drivers, which are sessions of their own."""
+    parts = [part for part in stack.state(settings).parts.values() if part.pid is not None]
+    pids = {pid for part in parts if part.pid for pid in processes.members(part.pid, part.folder)} | _drivers(settings)
+    own = {inode for pid in pids for inode in processes.sockets_of(pid)}
     listening = {place: inode for place, inode in processes.listening().items() if inode in own}
     for address, port in listening:
         if address not in LOOPBACK:
@@ -163,6 +161,14 @@ def _loopback(settings: Settings) -> Iterator[Finding]:
         yield _ok("loopback", f"{len(listening)} ports, none open to other machines")
     else:
         yield _warn("loopback", "no listening port found; this needs /proc and the parts' own user", "")
+
+
+def _drivers(settings: Settings) -> set[int]:
+    """Processes of Spark drivers; without a control store only those that were started here are known."""
+    if "control" not in stack.state(settings).parts:
+        return driver_processes(settings, None)
+    with Store(settings.control_dsn()) as store:
+        return driver_processes(settings, store)
 
 
 def _airflow(settings: Settings) -> Iterator[Finding]:

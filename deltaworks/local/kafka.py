@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from deltaworks.errors import StackError
 from deltaworks.java import java_home
 from deltaworks.local.part import Part, Probe
+from deltaworks.local.private import private_folder
 from deltaworks.settings import Settings, TopicSettings
 
 _SECONDS_MAX = 30.0
@@ -105,7 +106,7 @@ def java_command(settings: Settings, *, heap: str, classpath: Path, run: tuple[s
 def write_config(settings: Settings) -> None:
     """Write the broker's settings."""
     folder = settings.data / "config"
-    folder.mkdir(exist_ok=True)
+    private_folder(folder)
     (folder / "log4j2.properties").write_text(_LOGGING)
     Path(_properties(settings)).write_text(_rendered(settings, settings.data / "kafka"))
 
@@ -118,6 +119,7 @@ def format_storage(settings: Settings) -> None:
     fresh, config = settings.data / "kafka.new", settings.data / "config" / "kafka-format.properties"
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
+    private_folder(fresh)  # the tool would make it with the user's umask
     config.write_text(_rendered(settings, fresh))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config))

@@ -21,6 +21,7 @@ from deltaworks.local.part import Part, Probe
 from deltaworks.settings import Settings
 
 SERVERS = ("source", "control")
+FOLDERS = (*SERVERS, *(f"{server}.new" for server in SERVERS))  # below the data folder, of the servers' user
 _COMMON = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",

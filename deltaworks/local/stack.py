@@ -15,6 +15,7 @@ from deltaworks.errors import StackError
 from deltaworks.local import airflow, connect, credentials, kafka, postgres, simulator, steps
 from deltaworks.local.part import UP, Part, PartState, Plan, StackState
 from deltaworks.local.ports import check_free
+from deltaworks.local.private import open_log, private_folder
 from deltaworks.settings import ROOT, Settings
 
 SERVICES = ("source", "control", "kafka", "connect", "airflow")
@@ -25,6 +26,8 @@ _SETTINGS_OF_PORTS = {
     "connect": ("port_connect",),
     "airflow": ("port_airflow",),
 }
+# made here, so that whoever needs them first finds them closed
+_FOLDERS = ("airflow", "checkpoints", "config", "lake", "logs", "reports", "run", "secrets", "spark")
 _FAILURES_MAX = 6  # times a part may end before it is ready, or a step may fail, until "up" gives up waiting
 _START_SECONDS_MAX = 300.0
 _DRAIN_SECONDS_MAX = 30.0
@@ -199,11 +202,16 @@ def _refuse_changed_ports(wanted: Collection[Part], before: Mapping[str, Part]) 
 
 
 def _prepare(settings: Settings) -> None:
-    """Folders, secrets and settings files; the data folder may be entered by Postgres' user, but not listed."""
+    """Folders, secrets and settings files; the data folder may be entered by Postgres' user, but not listed.
+
+    What is below it is for us alone, also what a driver or a DAG would make later with the user's umask; only Postgres'
+    folders are its user's, and initdb closes them.
+    """
     settings.data.mkdir(mode=0o711, parents=True, exist_ok=True)
     settings.data.chmod(0o711)
-    for folder in (settings.logs, settings.run):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    there = {folder.name for folder in settings.data.iterdir() if folder.is_dir()}
+    for name in sorted({*_FOLDERS, *there} - {*postgres.FOLDERS}):
+        private_folder(settings.data / name)
     credentials.generate(settings)
     kafka.write_config(settings)
     connect.write_config(settings)
@@ -212,14 +220,11 @@ def _prepare(settings: Settings) -> None:
 
 def _launch(settings: Settings) -> None:
     environment = airflow.environment(settings) | {processes.MARK: str(settings.data)}
-    log = os.open(settings.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
+    with open_log(settings.logs / "supervisor.log") as log:
         process = subprocess.Popen(
             [str(settings.spark_python), "-m", "deltaworks.local.supervisor", str(settings.run)],
             cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
-    finally:
-        os.close(log)
     deadline = time.monotonic() + 30
     while StackState.read(settings.run).pid != process.pid:
         if process.poll() is not None or time.monotonic() > deadline:
@@ -328,7 +333,7 @@ def _reap(pid: int) -> None:
 @contextmanager
 def _lock(settings: Settings) -> Iterator[None]:
     """One "up" or "down" at a time for a data folder."""
-    settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(settings.run)
     with (settings.run / "stack.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -13,11 +13,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from deltaworks.local import probes
 from deltaworks.local.guard import Guard
 from deltaworks.local.part import UP, Part, PartState, State, now
+from deltaworks.local.private import open_log
 from deltaworks.processes import kill_session, started
 
 _PAUSE_SECONDS_MIN = 0.5
@@ -230,10 +231,10 @@ def _as_user(user: str | None) -> dict[str, Any]:
     return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
 
 
-def _log_file(path: Path) -> IO[bytes]:
+def _log_file(path: Path) -> BinaryIO:
     if path.exists() and path.stat().st_size > _LOG_BYTES_MAX:
         path.replace(path.with_suffix(".log.1"))
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    return open_log(path)
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:

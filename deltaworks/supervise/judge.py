@@ -17,7 +17,7 @@ class Limits:
 
     silent_seconds: float = 60  # no heartbeat from a living process; drivers beat every second, also in long batches
     starting_seconds: float = 300  # Spark starts in 10 s; a busy machine and a long recovery are slower
-    no_progress_seconds: float = 600  # rows wait and nothing is committed, nor a command at work
+    no_progress_seconds: float = 600  # rows wait, or it is to stop, and nothing is committed, nor a command at work
     quiet_seconds: float = 30  # nothing waits, nothing was committed for so long: idle
     behind_rows: int = 50_000  # more rows wait than a batch takes
 
@@ -60,7 +60,7 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
     if heartbeat is None:
         return _unheard(seen, mine, pid, watched_seconds, limits)
     if heartbeat.state in ("draining", "stopped") or seen.app.desired == "stopped":
-        return Verdict(state="draining", reason=f"{pid} ends its batch; {_wish(seen.app)}")
+        return _draining(seen, heartbeat, pid, watched_seconds, limits)
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
     return _running(seen, heartbeat, pid, watched_seconds, limits)
@@ -112,6 +112,17 @@ def _unheard(seen: Seen, mine: Lease | None, pid: str, watched_seconds: float, l
         return Verdict(state="draining", reason=f"{pid} is to stop; {_wish(seen.app)}")
     what = "has its lease and has not been heard yet" if mine else "has not taken its lease yet"
     return _starting(f"{pid} {what}", _age(seen), watched_seconds, limits)
+
+
+def _draining(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float, limits: Limits) -> Verdict:
+    """It hangs when it neither ends nor commits; a drain that a person runs may commit for hours."""
+    if seen.app.desired == "stopped" and not seen.busy_with:
+        wanted = (seen.at - seen.app.desired_at).total_seconds()
+        still = _still(seen, heartbeat, "last_commit_at", "last_batch_at")
+        if min(wanted, still, watched_seconds) > limits.no_progress_seconds:
+            reason = f"{pid} does not end, nothing was committed for {still:.0f} s; {_wish(seen.app)}"
+            return Verdict(state="stuck", reason=reason, needs="kill")
+    return Verdict(state="draining", reason=f"{pid} ends its batch; {_wish(seen.app)}")
 
 
 def _starting(what: str, age: float, watched_seconds: float, limits: Limits) -> Verdict:

@@ -1,8 +1,9 @@
 """Start and end an app's Spark driver on this machine. No Airflow in here: the command line does the same.
 
 A driver is a session of its own, so it outlives whoever started it, and everything it forks (the JVM, Spark's Python
-workers, which leave its process group but not its session) is found by that session. Who owns an app is said by the
-lease in the control store; `launches.py` adds what no lease can say.
+workers, which leave its process group but not its session) is found by that session. One that a person runs in a shell
+(`deltaworks run --drain`, the owner for one command) is of the shell's session: what it started is found by parents.
+Who owns an app is said by the lease in the control store; `launches.py` adds what no lease can say.
 """
 
 import fcntl
@@ -10,15 +11,18 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from deltaworks import processes
 from deltaworks.control import Lease, Store
 from deltaworks.errors import ControlError, StackError
+from deltaworks.local.private import open_log, private_folder
+from deltaworks.processes import Known
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.launches import Launch, last_launch, launched_apps, owned, past, remember
 
@@ -76,14 +80,15 @@ def lingering(lease: Lease | None) -> Launched | None:
     return None
 
 
-def kill(settings: Settings, store: Store, app: str) -> int:
+def kill(settings: Settings, store: Store, app: str, *, seen: Collection[Known] = ()) -> int:
     """SIGKILL what is left of the app's drivers here, wait until it is gone, free the lease; returns how many.
 
-    The lease of a driver that is proven dead need not run out: its successor may have it at once.
+    `seen` are processes of theirs that were seen before. The lease of a driver that is proven dead need not run out:
+    its successor may have it at once.
     """
     lease = store.lease(app)
     mine = lease is not None and _here(lease)
-    killed = _kill_known(settings, app, lease if mine else None)
+    killed = _kill_known(settings, app, lease if mine else None, seen)
     if lease is not None and mine and lease.released_at is None:
         store.release(lease)
     return killed
@@ -102,12 +107,13 @@ def stop_all(settings: Settings, *, seconds_max: float = 30.0) -> dict[str, str]
                 if app.desired == "running":
                     store.desire(app.name, "stopped", by=DOWN)
                 leases[app.name] = store.lease(app.name)
-            live = {name for name, lease in leases.items() if _members(settings, name, lease)}
+            found = {name: _members(settings, name, lease) for name, lease in leases.items()}
+            live = {name: seen for name, seen in found.items() if seen}
             deadline = time.monotonic() + seconds_max
             while (busy := _led(settings, store, live)) and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
             for name in sorted(live):
-                kill(settings, store, name)  # also what an orderly driver left behind
+                kill(settings, store, name, seen=live[name])  # also what an orderly driver left behind
                 became[name] = "killed" if name in busy else "drained"
     except ControlError:  # then nobody can be asked to drain
         for name in {*leases, *launched_apps(settings)} - {*became}:
@@ -142,19 +148,31 @@ def log_file(settings: Settings, app: str) -> Path:
     return settings.logs / f"app-{app}.log"
 
 
+def open_driver_log(settings: Settings, app: str) -> BinaryIO:
+    """The same, open for a driver; only we can read it."""
+    private_folder(settings.logs)
+    return open_log(log_file(settings, app))
+
+
+def driver_processes(settings: Settings, store: Store | None) -> set[int]:
+    """All living processes of drivers here: those started last and, where a store can be asked, the owners."""
+    leases = {app.name: store.lease(app.name) for app in store.apps()} if store else {}
+    apps = {*leases, *launched_apps(settings)}
+    return {pid for app in apps for pid, _ in _members(settings, app, leases.get(app))}
+
+
 def driver_environment(settings: Settings) -> Mapping[str, str]:
     """What a driver inherits: these settings, and nothing of Airflow, whose variables hold keys and passwords."""
     return {name: value for name, value in settings.inherited().items() if not name.startswith(_FOREIGN)}
 
 
 def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
-    for folder in (settings.logs, settings.run):
-        folder.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.run)
     for child in [*_children]:
         if child.poll() is not None:
             _children.remove(child)
     script = str(ROOT / "spark_apps" / "stream.py")
-    with log_file(settings, app).open("ab") as log:
+    with open_driver_log(settings, app) as log:
         log.write(f"{_MARK}{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
         log.flush()
         child = subprocess.Popen(
@@ -176,48 +194,54 @@ def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
 
 def _led(settings: Settings, store: Store, apps: Iterable[str]) -> set[str]:
     """Those of the apps whose driver itself still lives."""
-    found = {name: _sessions(settings, name, store.lease(name)) for name in apps}
+    found = {name: _drivers(settings, name, store.lease(name)) for name in apps}
     return {name for name, known in found.items() if any(processes.lives(pid, started) for pid, started in known)}
 
 
-def _kill_known(settings: Settings, app: str, lease: Lease | None) -> int:
-    """Kill the sessions of the owner and of the last one started, until nothing of them lives."""
-    killed: set[int] = set()
+def _kill_known(settings: Settings, app: str, lease: Lease | None, seen: Collection[Known] = ()) -> int:
+    """Kill the owner and the last one started with all that is theirs, until nothing of them lives."""
+    killed: set[Known] = set()
+
+    def look() -> set[Known]:
+        # those seen before are looked at by themselves: children whose parent is dead are found by nobody
+        return _members(settings, app, lease) | {one for one in {*seen, *killed} if processes.lives(*one)}
+
     deadline = time.monotonic() + DEAD_SECONDS_MAX
-    while left := _members(settings, app, lease):
+    while left := look():
         if time.monotonic() > deadline:
-            raise StackError(f"app {app}", f"process {left[0]} survives SIGKILL", "Look why it hangs in the kernel")
-        for pid, started in _sessions(settings, app, lease):
-            if _ours(settings, pid, started):
-                processes.kill_session(pid)
-        killed |= set(left)
+            pid, _ = min(left)
+            raise StackError(f"app {app}", f"process {pid} survives SIGKILL", "Look why it hangs in the kernel")
+        killed |= processes.kill_all(look)
         time.sleep(0.02)
     return len(killed)
 
 
-def _members(settings: Settings, app: str, lease: Lease | None) -> list[int]:
-    """Living processes of the app's sessions on this machine."""
-    found: list[int] = []
-    for pid, started in _sessions(settings, app, lease):
-        found += _ours(settings, pid, started)
-    return found
+def _members(settings: Settings, app: str, lease: Lease | None) -> set[Known]:
+    """Living processes of the app's drivers on this machine, with their start times."""
+    return {one for pid, started in _drivers(settings, app, lease) for one in _ours(settings, pid, started)}
 
 
-def _sessions(settings: Settings, app: str, lease: Lease | None) -> set[tuple[int, str]]:
+def _drivers(settings: Settings, app: str, lease: Lease | None) -> set[Known]:
     last = last_launch(settings, app)
     known = {(last.pid, last.process_started)} if last else set()
     return known | ({(lease.pid, lease.process_started)} if lease is not None and _here(lease) else set())
 
 
-def _ours(settings: Settings, pid: int, process_started: str) -> list[int]:
-    """Members of the session that this very process leads or led.
+def _ours(settings: Settings, pid: int, process_started: str) -> set[Known]:
+    """This very process, what descends from it and, if it leads or led a session, that session's members.
 
     Its leader gone, a session's number may be another's by now; ours have these settings in their environment.
+    Never the caller nor those that started it: one of these as owner has nobody here who may end it.
     """
-    leader = processes.started(pid)
-    if leader is not None:
-        return processes.members(pid) if leader == process_started else []
-    return [member for member in processes.members(pid) if _has_settings(settings, member)]
+    now, callers = processes.started(pid), processes.own_line()
+    if now is None:
+        found = {member for member in processes.members(pid) if _has_settings(settings, member)}
+    elif now == process_started and pid not in callers:
+        found = {*processes.members(pid), *processes.family(pid)}
+    else:
+        return set()
+    starts = ((one, processes.started(one)) for one in found - callers)
+    return {(one, start) for one, start in starts if start is not None}
 
 
 def _has_settings(settings: Settings, pid: int) -> bool:
@@ -240,7 +264,7 @@ def _here(lease: Lease) -> bool:
 @contextmanager
 def _turn(settings: Settings, app: str) -> Iterator[None]:
     """One launcher per app at a time, in all processes of this machine."""
-    settings.run.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.run)
     with (settings.run / f"driver-{app}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from deltaworks.control import Heartbeat, Lease, Store
+from deltaworks.control import App, Heartbeat, Lease, Store
 from deltaworks.settings import Settings
 from deltaworks.supervise.judge import Seen, lag_rows
 from deltaworks.supervise.launch import lingering, living
@@ -12,14 +12,15 @@ from deltaworks.supervise.launches import last_launch
 def look(settings: Settings, store: Store, app: str) -> Seen:
     """Look at an app; raises ControlError while the control store is away."""
     known, lease, heartbeat = store.app(app), store.lease(app), store.heartbeat(app)
+    driver = living(settings, app, lease) or lingering(lease)
     return Seen(
         at=datetime.now(UTC),
         app=known,
         lease=lease,
         heartbeat=heartbeat,
-        driver=living(settings, app, lease) or lingering(lease),
+        driver=driver,
         launched_at=_launched_at(settings, app, lease),
-        busy_with=_busy_with(store, app, heartbeat),
+        busy_with=_busy_with(store, known, heartbeat) if driver else None,
     )
 
 
@@ -29,9 +30,9 @@ def _launched_at(settings: Settings, app: str, lease: Lease | None) -> datetime 
     return max([*times, lease.acquired_at] if lease else times, default=None)
 
 
-def _busy_with(store: Store, app: str, heartbeat: Heartbeat | None) -> str | None:
-    """Name the command at work; asked only where rows wait for it."""
-    if heartbeat is None or lag_rows(heartbeat) == 0:
+def _busy_with(store: Store, app: App, heartbeat: Heartbeat | None) -> str | None:
+    """Name the command at work; asked only where rows wait for it, or the end of the driver."""
+    if heartbeat is None or (lag_rows(heartbeat) == 0 and app.desired == "running"):
         return None
-    running = store.commands(app, "running", limit=1)
-    return f"command {running[0].id} ({running[0].kind} {running[0].table_name or app})" if running else None
+    running = store.commands(app.name, "running", limit=1)
+    return f"command {running[0].id} ({running[0].kind} {running[0].table_name or app.name})" if running else None

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -48,6 +49,12 @@ def scratch_project(postgres: str, port: int, folder: Path) -> Iterator[Settings
         with Store(settings.control_dsn()) as store:
             for app in store.apps():
                 launch.kill(settings, store, app.name)
+
+
+def run_in_this_session(settings: Settings, app: str) -> "subprocess.Popen[bytes]":
+    """Start a driver as a person's shell does (`deltaworks run APP --drain`): it leads no session."""
+    command = [str(settings.spark_python), "ignored", "--app", app, "--project", str(settings.project)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=dict(launch.driver_environment(settings)))
 
 
 def wait_for(what: Callable[[], bool], *, seconds_max: float = 20) -> None:

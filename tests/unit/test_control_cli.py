@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import stat
 import subprocess
 import sys
 import threading
@@ -203,6 +204,43 @@ def test_app_is_started_here_seen_restarted_and_stopped(own: Store) -> None:
     assert "stopped" in after.output
 
 
+def test_restart_starts_those_that_ended_and_says_what_stays_stopped(
+    own: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One driver that hangs does not keep the others down, and its app has a next step."""
+    monkeypatch.setattr(apps, "DRAIN_SECONDS_MAX", 1.0)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as hangs:
+        started = processes.started(hangs.pid)
+        assert started is not None
+        own.acquire("shop", owner="hangs", seconds=60, pid=hangs.pid, process_started=started)
+
+        result = call("app", "restart", "shop", "web")
+
+        hangs.kill()
+    assert result.exit_code == 1
+    assert {app.name: app.desired for app in own.apps()} == {"shop": "stopped", "web": "running"}
+    assert "web: Airflow is not up" in result.output
+    assert (
+        'app shop: its driver has not ended after 1 s; "stopped" is wanted still. '
+        'Once it has ended, run "deltaworks app start shop".' in result.output
+    )
+
+
+def test_stop_that_waits_names_the_driver_that_does_not_end(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wish stays; the log says why it hangs."""
+    monkeypatch.setattr(apps, "DRAIN_SECONDS_MAX", 0.3)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as hangs:
+        started = processes.started(hangs.pid)
+        assert started is not None
+        own.acquire("shop", owner="hangs", seconds=60, pid=hangs.pid, process_started=started)
+
+        result = call("app", "stop", "shop", "--wait")
+
+        hangs.kill()
+    assert result.exit_code == 1
+    assert 'See "deltaworks logs app-shop".' in result.output
+
+
 def test_driver_that_died_is_a_finding(own: Store) -> None:
     """An app that is wanted and whose process is gone makes the status fail, with the reason."""
     own.desire("shop", "running", by="ann")
@@ -244,7 +282,7 @@ def test_compact_that_fails_is_a_finding(project: Settings, own: Store) -> None:
     assert (command.requested_by, command.reason) == ("ann", "too slow")
 
 
-def test_compact_without_a_driver_gets_an_owner_of_its_own(own: Store) -> None:
+def test_compact_without_a_driver_gets_an_owner_of_its_own(project: Settings, own: Store) -> None:
     """A stopped app's tables can be compacted: a process takes the lease for this one command and leaves."""
     result = call("compact", "silver.orders")
 
@@ -254,6 +292,7 @@ def test_compact_without_a_driver_gets_an_owner_of_its_own(own: Store) -> None:
     assert lease is not None
     assert lease.released_at is not None
     assert own.app("shop").desired == "stopped"
+    assert stat.S_IMODE(launch.log_file(project, "shop").stat().st_mode) == 0o600
 
 
 def test_owner_that_ends_without_obeying_is_told(project: Settings, own: Store) -> None:

@@ -1,8 +1,9 @@
 import os
 import signal
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,11 @@ from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds
 from deltaworks.supervise.launches import last_launch, past, remember
+from deltaworks.supervise.watch import look
 from tests.scratch_postgres import ScratchPostgres
-from tests.unit.launching import kill_leader, scratch_project, wait_for, wait_owned
+from tests.unit.launching import kill_leader, run_in_this_session, scratch_project, wait_for, wait_owned
+
+InAShell = Callable[[str], int]
 
 
 @pytest.fixture
@@ -24,6 +28,23 @@ def settings(postgres: ScratchPostgres, tmp_path: Path) -> Iterator[Settings]:
     """Give a project whose driver is the stand-in."""
     with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
         yield settings
+
+
+@pytest.fixture
+def in_a_shell(settings: Settings, store: Store) -> Iterator[InAShell]:
+    """Give a function that starts an app's driver as a person in a shell does, and returns its pid once it owns."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def run(app: str) -> int:
+        begun.append(run_in_this_session(settings, app))
+        wait_owned(store, app, begun[-1].pid)
+        return begun[-1].pid
+
+    yield run
+    for process in begun:
+        for pid in processes.family(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.fixture
@@ -99,6 +120,97 @@ def test_a_silent_driver_whose_lease_is_over_is_killed_before_the_next(settings:
     assert new.pid != old.pid
 
 
+def test_a_halted_drain_of_a_shell_is_killed_with_its_children_before_the_next(
+    settings: Settings, store: Store, in_a_shell: InAShell
+) -> None:
+    """Ctrl-Z on a drain: it leads no session, its lease runs out, and it could wake beside its successor."""
+    drain = in_a_shell("shop")
+    children = [pid for pid in processes.family(drain) if pid != drain]
+    assert children
+    assert processes.members(drain) == []
+    os.kill(drain, signal.SIGSTOP)
+    wait_for(lambda: not _live(store), seconds_max=10)
+
+    new = launch.start(settings, "shop")
+
+    assert [processes.started(pid) for pid in (drain, *children)] == [None] * (1 + len(children))
+    assert not new.adopted
+    wait_owned(store, "shop", new.pid)
+
+
+def test_stop_all_lets_a_drain_of_a_shell_end(settings: Settings, in_a_shell: InAShell) -> None:
+    """It is waited for like a driver that was launched, and what it leaves behind is killed."""
+    drain = in_a_shell("shop")
+    children = [pid for pid in processes.family(drain) if pid != drain]
+
+    became = launch.stop_all(settings)
+
+    assert became == {"shop": "drained"}
+    assert children
+    assert [processes.started(pid) for pid in (drain, *children)] == [None] * (1 + len(children))
+
+
+def test_stop_all_kills_a_drain_of_a_shell_that_does_not_end(settings: Settings, in_a_shell: InAShell) -> None:
+    """After "deltaworks down" nothing of ours is left, wherever it was started."""
+    drain = in_a_shell("shop")
+    family = processes.family(drain)
+    os.kill(drain, signal.SIGSTOP)
+
+    became = launch.stop_all(settings, seconds_max=0.5)
+
+    assert became == {"shop": "killed"}
+    assert len(family) > 1
+    assert [processes.started(pid) for pid in family] == [None] * len(family)
+
+
+def test_who_owns_the_app_itself_kills_nobody(settings: Settings, store: Store) -> None:
+    """An owner that looks after its own app is not to end itself, nor what else its process has started."""
+    own = processes.started(os.getpid())
+    assert own is not None
+    store.acquire("shop", owner="this test", seconds=60, pid=os.getpid(), process_started=own)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        killed = launch.kill(settings, store, "shop")
+
+        lives = child.poll() is None
+        child.kill()
+    assert killed == 0
+    assert lives
+
+
+def test_command_at_work_is_seen_while_the_app_is_to_stop(settings: Settings, store: Store) -> None:
+    """A compaction of a stopped app takes its time: with no rows waiting, too, nobody may take it for a hang."""
+    store.desire("shop", "stopped", by="alice")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as owner:
+        started = processes.started(owner.pid)
+        assert started is not None
+        lease = store.acquire("shop", owner="one command", seconds=60, pid=owner.pid, process_started=started)
+        number = store.send(
+            app="shop", table="silver.orders", kind="compact", arguments={}, by="alice", reason="many files"
+        )
+        store.take("shop", epoch=lease.epoch)
+        store.beat(lease, state="running", progress={})
+
+        seen = look(settings, store, "shop")
+
+        owner.kill()
+    assert seen.driver is not None
+    assert seen.busy_with == f"command {number} (compact silver.orders)"
+
+
+def test_log_of_a_driver_is_for_us_only(settings: Settings, store: Store) -> None:
+    """Rows may be in it; one that was open to others is closed."""
+    settings.logs.mkdir(mode=0o755)
+    log = launch.log_file(settings, "shop")
+    log.touch(mode=0o644)
+
+    started = launch.start(settings, "shop")
+
+    wait_owned(store, "shop", started.pid)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(settings.logs.stat().st_mode) == 0o700
+    assert stat.S_IMODE(settings.run.stat().st_mode) == 0o700
+
+
 def test_a_process_that_has_the_pid_of_a_dead_driver_is_left_alone(settings: Settings, store: Store) -> None:
     """Pids are reused: without the start time of the driver a session is nobody's to kill."""
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
@@ -171,7 +283,7 @@ def test_stop_all_without_a_control_store_kills(settings: Settings, store: Store
     """With nobody to ask, what was started here is still known."""
     shop = launch.start(settings, "shop")
     wait_owned(store, "shop", shop.pid)
-    away = settings.model_copy(update={"port_control": 1})
+    away = settings.changed(port_control=1)
 
     became = launch.stop_all(away)
 

@@ -103,7 +103,10 @@ class OverBronze(ABC):
         else:
             chosen = [F.col(name).alias(_RENAMED.get(name, name)) for name in names]
             rows = parsed.where(F.col("_kind") == "refused").select(*chosen)
-        side = self.quarantine
+        self._beside(committer, self.quarantine, rows)
+
+    def _beside(self, committer: Committer, side: OwnedTable, rows: Rows) -> None:
+        """Append to a side table, as of the batch in hand; the table's own entry closes the group later."""
         count = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
         mine = self.progress.entry(Counts())
         entry = side.entry.follow(

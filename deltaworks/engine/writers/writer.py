@@ -81,6 +81,10 @@ class Progress:
         self._reaching = replace(self.position, batches={**self.position.batches, bronze: upto})
         self._reaching_seq = upto
 
+    def truncated(self, sequence: str) -> None:
+        """The batch in hand empties the table of all that is older."""
+        self._reaching = replace(self._reaching, truncated=max(sequence, self._reaching.truncated or ""))
+
     def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
         self._reaching = replace(self.position, versions={**self.position.versions, **versions})

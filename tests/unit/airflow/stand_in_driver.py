@@ -20,7 +20,7 @@ LEASE_SECONDS = 5.0
 
 
 def main(app: str, project: Path) -> int:
-    """Behave as told: `works`, `crashes` at once, `fails` once it owns the app, or `hangs` silently."""
+    """Behave as told: `works`, `crashes` at once, `fails` once it owns the app, `hangs` silently, `listens` to all."""
     settings = Settings.load(project)
     manners = settings.data / "manners"
     manner = manners.read_text().strip() if manners.exists() else "works"
@@ -30,6 +30,9 @@ def main(app: str, project: Path) -> int:
     if manner == "crashes":
         sys.stdout.write("no such table: a reason in the log\n")
         return 1
+    if manner == "listens":
+        door = socket.create_server(("0.0.0.0", 0))  # noqa: S104  # what must not be
+        (settings.data / "port").write_text(str(door.getsockname()[1]))
     with Store(settings.control_dsn()) as store:
         started = processes.started(os.getpid()) or ""
         try:

@@ -1,0 +1,123 @@
+"""`latest`: a change is placed by its sequence, whatever was deleted or truncated before it arrives."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.settings import Settings
+from tests.chance import seeded
+from tests.flows import Crash, Log, Owner, Record
+from tests.shop_rows import change, order
+
+PATHS = pytest.mark.parametrize("path", ["auto", "spark"])
+
+
+def truncation(lsn: int) -> Record:
+    """Give a truncation of orders: no key, no row."""
+    record = change("t", order(0), lsn=lsn)
+    record.key = None
+    record.value = (record.value or b"").replace(b'"after": {', b'"after": null, "ignored": {')
+    return record
+
+
+def take(owner: Owner, log: Log, records: Iterable[Record]) -> None:
+    """One batch."""
+    log.send(records)
+    owner.take(log.batch())
+
+
+def orders(owner: Owner) -> list[tuple[int, str]]:
+    """Give what the table says."""
+    return [(row["order_id"], row["status"]) for row in owner.rows("silver.orders")]
+
+
+@PATHS
+def test_older_change_does_not_bring_a_deleted_row_back(spark: SparkSession, shop: Settings, path: str) -> None:
+    """The deletion came first; after a restart too. A newer insert does bring the key back."""
+    owner, log = Owner(spark, shop, "shop", path=path), Log()
+    take(owner, log, [change("c", order(1), lsn=1), change("c", order(2), lsn=2)])
+    take(owner, log, [change("d", order(1), lsn=5), change("d", order(2), lsn=6)])
+    owner.start()
+
+    take(owner, log, [change("u", order(1, status="paid"), lsn=4), change("c", order(2, status="paid"), lsn=9)])
+
+    assert orders(owner) == [(2, "paid")]
+    sheet = next(one for one in owner.ledger().sheets() if one.table == "silver.orders")
+    assert (sheet.verdict, sheet.superseded) == ("ok", 1)
+
+
+@PATHS
+def test_older_change_does_not_come_back_after_a_truncation(spark: SparkSession, shop: Settings, path: str) -> None:
+    """The truncation's sequence stays in the position, through a restart."""
+    owner, log = Owner(spark, shop, "shop", path=path), Log()
+    take(owner, log, [change("c", order(1), lsn=1), truncation(5)])
+    owner.start()
+
+    take(owner, log, [change("c", order(2), lsn=4), change("c", order(3), lsn=6)])
+
+    assert orders(owner) == [(3, "placed")]
+    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
+
+
+def history(chance: random.Random) -> list[Record]:
+    """Give changes of few keys in commit order: inserts, updates, deletes, now and then a truncation."""
+    records: list[Record] = []
+    alive: set[int] = set()
+    for lsn in range(1, 60):
+        key = chance.randrange(1, 6)
+        if chance.random() < 0.05:
+            records.append(truncation(lsn))
+            alive.clear()
+        elif key not in alive:
+            records.append(change("c", order(key, status=f"s{lsn}"), lsn=lsn))
+            alive.add(key)
+        elif chance.random() < 0.4:
+            records.append(change("d", order(key), lsn=lsn))
+            alive.discard(key)
+        else:
+            records.append(change("u", order(key, status=f"s{lsn}"), lsn=lsn))
+    return records
+
+
+@PATHS
+def test_order_of_arrival_makes_no_difference(spark: SparkSession, shop: Settings, path: str) -> None:
+    """The same changes in commit order in one batch, and shuffled over batches with copies and a restart."""
+    chance = seeded()
+    records = history(chance)
+    calm = Owner(spark, shop.changed(data=shop.data / "calm"), "shop")
+    take(calm, Log(), records)
+    shuffled = chance.sample(records, len(records)) + chance.sample(records, 10)
+    wild, log = Owner(spark, shop.changed(data=shop.data / "wild"), "shop", path=path), Log()
+    for start in range(0, len(shuffled), 14):
+        take(wild, log, shuffled[start : start + 14])
+        if start == 28:
+            wild.start()
+
+    assert orders(calm)
+    assert orders(wild) == orders(calm)
+    assert wild.rows("gold.daily_orders") == calm.rows("gold.daily_orders")
+    assert {sheet.verdict for sheet in wild.ledger().sheets()} == {"ok"}
+
+
+def test_death_between_the_remembered_deletes_and_the_table(spark: SparkSession, shop: Settings) -> None:
+    """What is remembered too early goes at the restart, and comes again with its batch."""
+    owner, log = Owner(spark, shop, "shop"), Log()
+    take(owner, log, [change("c", order(1), lsn=1)])
+    side = owner.flow.sides["silver.orders"]["deleted"]
+    log.send([change("d", order(1), lsn=5)])
+    rows = log.batch()
+    owner.crash_at = owner.commits + 2  # bronze, the remembered delete; then the table
+    with pytest.raises(Crash):
+        owner.take(rows)
+    assert side.rows() == 1
+
+    owner.crash_at = -1
+    owner.start()
+    side = owner.flow.sides["silver.orders"]["deleted"]
+    assert side.rows() == 0
+    owner.catch_up(log)
+
+    assert orders(owner) == []
+    assert side.rows() == 1
