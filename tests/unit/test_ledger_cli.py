@@ -22,7 +22,9 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(main, words)
 
 
-@pytest.mark.parametrize("name", ["orders", "gold.nope", "gold.daily_order", "gold.nope__quarantine", "silver.orders__quarantin"])
+@pytest.mark.parametrize(
+    "name", ["orders", "gold.nope", "gold.daily_order", "gold.nope__quarantine", "silver.orders__quarantin"]
+)
 def test_unknown_table_is_refused_with_the_next_step(name: str) -> None:
     """A name that is no table has no empty history."""
     refused = call(name).exception
