@@ -84,6 +84,18 @@ def listed(
         found = store.commands(app, state, limit)  # type: ignore[arg-type]  # checked above
     names = ("id", "app", "table_name", "kind", "state", "requested_by", "reason", "requested_at", "finished_at")
     rows = [{name: getattr(one, name) for name in names} for one in found]
+    if not as_json:  # what fits a terminal; `commands show` has the rest
+        rows = [
+            {
+                "id": one.id,
+                "table": one.table_name or one.app,
+                "kind": one.kind,
+                "state": one.state,
+                "by": one.requested_by,
+                "asked for": one.requested_at,
+            }
+            for one in found
+        ]
     show.listing(rows, title="commands", as_json=as_json, empty="none")
 
 

@@ -170,8 +170,9 @@ class Ledger:
 
     def _lags(self, standing: _Standing) -> Iterator[str]:
         for name, batch in standing.entry.position.batches.items():
-            if batch < self._standing[name].entry.ingest_seq:
-                yield f"behind {self._standing[name].entry.ingest_seq - batch} batches"
+            behind = self._standing[name].entry.ingest_seq - batch
+            if behind > 0:
+                yield f"behind {behind} batch{'' if behind == 1 else 'es'}"
 
 
 def _standing(path: Path) -> _Standing | None:
