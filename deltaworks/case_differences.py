@@ -12,10 +12,14 @@ _T = TypeVar("_T", Row, Refused)
 _DOUBLE_DIGITS = 12  # the last digits of a sum of doubles depend on the order of the rows
 
 
-def differences(case: Case, *, keys: Sequence[str], rows: Sequence[Row], refused: Sequence[Refused]) -> tuple[str, ...]:
+def differences(
+    case: Case, *, keys: Sequence[str], rows: Sequence[Row], refused: Sequence[Refused], late: Sequence[Row] = ()
+) -> tuple[str, ...]:
     """What is missing, extra or otherwise than the case says, a line each; nothing when all is as it says."""
     wanted, found = [_comparable(row) for row in case.rows], [_comparable(row) for row in rows]
-    return (*_of_rows(wanted, found, keys), *_of_refused(case.refused, refused))
+    missing, extra = _unmatched(case.late, late)
+    of_late = (*(f"not late: {written(row)}" for row in missing), *(f"late: {written(row)}" for row in extra))
+    return (*_of_rows(wanted, found, keys), *_of_refused(case.refused, refused), *of_late)
 
 
 def _comparable(row: Row) -> Row:

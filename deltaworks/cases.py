@@ -5,9 +5,11 @@
     then:
       rows: [{page: /a, minute: "2026-11-21T10:00:00Z", views: 2}]   # the table, in any order
       refused: [[row, reason]]                                       # where the table parses
+      late: [row]                                                    # given rows that are set aside as too late
 
 Rows of a table name its columns; one that may be null may be left out; `delete: {key: ...}` deletes a row of a table
-with keys. Rows of a bronze table are what Kafka carries: a JSON document, `bytes: "..."` (one character is one byte)
+with keys. How late a row is follows from the batches as they are given, also where the case runs as one batch.
+Rows of a bronze table are what Kafka carries: a JSON document, `bytes: "..."` (one character is one byte)
 where it is malformed, or null for a tombstone; `{key: ..., value: ...}` where the key matters. Several inputs have
 equally many batches, and restart together.
 """
@@ -95,6 +97,7 @@ class Case:
     steps: tuple[Batch | Literal["restart"], ...]
     rows: tuple[Row, ...]
     refused: tuple[Refused, ...]
+    late: tuple[Row, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,15 +122,16 @@ def load(path: Path, *, shown: str, table: str, inputs: Mapping[str, Form], outp
     document = documents.read(path, shown)
     try:
         _keys_of(document, ("doc", "given", "then"), required=("given", "then"))
-        _keys_of(document["then"], ("rows", "refused"), required=("rows",))
+        _keys_of(document["then"], ("rows", "refused", "late"), required=("rows",))
         steps = _steps(document["given"], inputs)
         rows = tuple(_row(one, output) for one in _list(document["then"]["rows"], "then.rows"))
         refused = tuple(_refused(one, steps) for one in _list(document["then"].get("refused", []), "then.refused"))
+        late = _late(document["then"].get("late", []), inputs)
     except _MistakeError as mistake:
         place = f"{shown}:{mistake.line}" if mistake.line else shown
         raise DeclarationError(place, mistake.finding, mistake.next_step) from None
     doc = str(document.get("doc", ""))
-    return Case(name=path.stem, table=table, doc=doc, steps=steps, rows=rows, refused=refused)
+    return Case(name=path.stem, table=table, doc=doc, steps=steps, rows=rows, refused=refused, late=late)
 
 
 def _keys_of(document: Any, known: Sequence[str], required: Sequence[str]) -> None:
@@ -227,6 +231,15 @@ def _refused(entry: Any, steps: Sequence[Batch | Literal["restart"]]) -> Refused
         next_step = "Write it as in given; only tables that parse refuse rows"
         raise _MistakeError("a refused row is not among the given ones", next_step, getattr(entry[0], "line", None))
     return Refused(row=row, reason=entry[1])
+
+
+def _late(rows: Any, inputs: Mapping[str, Form]) -> tuple[Row, ...]:
+    """Rows of the one input."""
+    given = _list(rows, "then.late")
+    form = next(iter(inputs.values()))
+    if given and (form.wire or len(inputs) > 1):
+        raise _MistakeError("nothing is late here", "Take it out: rows are late for aggregates only")
+    return tuple(_row(row, form) for row in given)
 
 
 def typed(value: Any, kind: Type) -> Value:

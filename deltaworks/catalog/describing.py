@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from deltaworks.catalog.declared import Catalog, Declared
 from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
+from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
 
 
 def described(catalog: Catalog, name: str) -> dict[str, object]:
@@ -20,7 +21,7 @@ def described(catalog: Catalog, name: str) -> dict[str, object]:
         "kept_as": kept(table.kept_as),
         "keys": list(declared.keys),
         "event_time": table.event_time,
-        "late": None if table.late is None else f"corrects, after {span(table.late.after)}",
+        "late": None if table.late is None else late(table.late),
         "subject": table.subject,
         "keep_days": table.keep_days,
         "folder": declared.folder.relative_to(catalog.project).as_posix(),
@@ -56,6 +57,17 @@ def kept(kept_as: KeptAs) -> str:
             return f"aggregate by {', '.join(keys)}: {ways}"
         case View(keys=keys):
             return f"view by {', '.join(keys)}"
+
+
+def late(policy: Late) -> str:
+    """What happens to late rows, in words."""
+    match policy:
+        case Correct(after=after):
+            return f"corrects, after {span(after)}"
+        case Drop(after=after):
+            return f"drops, after {span(after)}"
+        case SideOutput(after=after):
+            return f"sets aside, after {span(after)}"
 
 
 def span(length: timedelta) -> str:

@@ -203,6 +203,8 @@ def _times(table: Readable) -> Iterator[Finding]:
             yield table.at_field("late", "late is for aggregates", next_step)
         if declared.late.after < timedelta(0):
             yield table.at_field("late", "after is negative", "Give the time a row may be late")
+    if declared.future_max < timedelta(0):
+        yield table.at_field("future_max", "future_max is negative", "Give the time that a sender's clock may be ahead")
 
 
 def _of(columns: tuple[Column, ...], names: tuple[str | None, ...]) -> list[Column]:

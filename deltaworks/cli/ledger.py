@@ -45,7 +45,7 @@ def ledger(
     else:
         show.listing(lines, title="Topics: offsets read = rows + gaps + lost", as_json=False)
         show.out.print()
-        title = "Tables: read = taken + superseded + refused + duplicate + not mine"
+        title = "Tables: read = taken + superseded + refused + duplicate + late + not mine"
         show.listing(sheets, title=title, as_json=False)
         show.out.print("[dim]gaps are offsets without a record: transaction markers and compacted records[/dim]")
     if not books.balanced:

@@ -5,7 +5,7 @@ table with an entry, by merge where it has keys, so that versions and change fee
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -18,10 +18,11 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.marks import walk
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.result import nullable_keys
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate
+from deltaworks.words.keeping import Aggregate, Append
 from deltaworks.words.reading import Json
 
 Way = Literal["stream", "batch", "row by row"]
@@ -50,7 +51,7 @@ def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spar
             run.restart()
         else:
             run.take(step)
-    return differences(case, keys=run.declared.keys, rows=run.rows(), refused=run.refused())
+    return differences(case, keys=run.declared.keys, rows=run.rows(), refused=run.refused(), late=run.late())
 
 
 def _steps(case: Case, way: Way) -> Iterator[Step]:
@@ -74,6 +75,7 @@ class _Run:
         """Open the first flow."""
         self.declared, self.settings, self.spark = catalog[case.table], settings, spark
         self.catalog = _below(catalog, case.table)
+        self.late_by = dict(_lateness(case, catalog))
         self.epoch = self.sent = 0
         self.restart()
 
@@ -118,6 +120,15 @@ class _Run:
         found = side.read(["key", "value", "reason"]).to_pylist()
         return [Refused(row=Wire(key=row["key"], value=row["value"]), reason=row["reason"]) for row in found]
 
+    def late(self) -> list[Row]:
+        """The rows that were set aside as too late; none where a table uses all or drops them."""
+        side = self.flow.sides.get(self.declared.name, {}).get("late")
+        if side is None:
+            return []
+        side.reopen()
+        found: list[Row] = side.read([name for name in side.schema.names if not name.startswith("_")]).to_pylist()
+        return found
+
     def _arrived(self, bronze: str, records: Sequence[Wire]) -> pa.Table:
         """Kafka's rows: one partition, in the order given."""
         reads = self.declared.table.reads
@@ -147,13 +158,36 @@ class _Run:
         """A row with the engine's own columns; those that its table does not have are left out later."""
         number, at = self._arrive()
         values = row.keys if isinstance(row, Delete) else row
-        own = {"_seq": seq, "_arrived": at, "_source": f"{number:020d}", "_gone": isinstance(row, Delete)}
+        late_by = self.late_by.get(id(row), 0)
+        own = {"_seq": seq, "_arrived": at, "_source": f"{number:020d}", "_late_by": late_by}
+        own["_gone"] = isinstance(row, Delete)
         return {**values, **own}
 
     def _arrive(self) -> tuple[int, datetime]:
         """A row's number in the case and its time of arrival."""
         number, self.sent = self.sent, self.sent + 1
         return number, _FIRST_ARRIVAL + number * _BETWEEN_ARRIVALS
+
+
+def _lateness(case: Case, catalog: Catalog) -> Iterator[tuple[int, int]]:
+    """Each given row of an append table, by identity, and how late it is as the batches are given, in microseconds."""
+    for name in catalog[case.table].inputs:
+        event_time = catalog[name].table.event_time
+        if event_time is None or not isinstance(catalog[name].table.kept_as, Append):
+            continue
+        steps = [step.rows[name] for step in case.steps if step != "restart"]
+        plain = [[row for row in rows if not isinstance(row, Wire | Delete)] for rows in steps]
+        times = [[(row, _micros(row[event_time])) for row in rows] for rows in plain]
+        found = walk(((seq, max((at for _, at in rows), default=None)) for seq, rows in enumerate(times)), None)
+        for seq, rows in enumerate(times):
+            mark = found.before[seq]
+            yield from ((id(row), 0 if mark is None else max(0, mark - at)) for row, at in rows)
+
+
+def _micros(value: object) -> int:
+    """An event time as microseconds since 1970."""
+    moment = value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)  # type: ignore[arg-type]  # else a date
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _merge(declared: Declared, names: Sequence[str]) -> Merge:

@@ -19,6 +19,7 @@ class Position:
     kept so far. `lost`: offsets that were gone from the broker before they were read.
     `batches`: tables over bronze, input -> last ingest batch taken in full.
     `versions`: tables over tables, input -> last version taken in full.
+    `mark`: of events, the latest event time accepted so far, in microseconds since 1970; it never falls.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     """
 
@@ -29,17 +30,19 @@ class Position:
     batches: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     truncated: str | None = None
+    mark: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + not_mine."""
+    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine."""
 
     read: int = 0
     taken: int = 0
     superseded: int = 0
     refused: int = 0
     duplicate: int = 0
+    late: int = 0
     not_mine: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -49,7 +52,8 @@ class Counts:
     @property
     def balanced(self) -> bool:
         """Whether every row that was read is accounted for."""
-        return self.read == self.taken + self.superseded + self.refused + self.duplicate + self.not_mine
+        gone = sum(int(getattr(self, f.name)) for f in fields(Counts) if f.name != "read")
+        return self.read == gone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,8 @@ class Entry:
     position: Position = field(default_factory=Position)
     counts: Counts = field(default_factory=Counts)
     totals: Counts = field(default_factory=Counts)
+    marks: tuple[tuple[int, int], ...] = ()
+    """(ingest batch, mark) wherever this commit raised the mark: a replay looks them up."""
     event_low: str | None = None
     event_high: str | None = None
     code: str | None = None
@@ -83,6 +89,7 @@ class Entry:
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             values["position"] = Position(**raw.get("position", {}))
+            values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)
         except (ValueError, TypeError):
@@ -91,15 +98,15 @@ class Entry:
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
         """The next entry: same position and totals, no counts of its own unless given."""
         counts: Counts = changes.pop("counts", Counts())
-        command = changes.pop("command", None)
-        return replace(self, kind=kind, counts=counts, totals=self.totals + counts, command=command, **changes)
+        own = {"counts": counts, "command": None, "marks": (), **changes}
+        return replace(self, kind=kind, totals=self.totals + counts, **own)
 
 
 def _without_empty(value: Any) -> Any:
     """Entries travel in every commit: what is empty or zero is left out."""
     if isinstance(value, dict):
         kept = {k: _without_empty(v) for k, v in value.items() if v is not None}
-        return {k: v for k, v in kept.items() if v != {} and not (k in _ZERO_LEFT_OUT and v == 0)}
+        return {k: v for k, v in kept.items() if v not in ({}, (), []) and not (k in _ZERO_LEFT_OUT and v == 0)}
     return value
 
 

@@ -20,7 +20,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
-from deltaworks.engine.writers.aggregate import AggregateWriter
+from deltaworks.engine.writers.aggregate import LATE_SYSTEM, AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import QUARANTINE
@@ -30,6 +30,7 @@ from deltaworks.engine.writers.writer import Input, Turn, Writer
 from deltaworks.errors import DeclarationError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.lateness import SideOutput
 
 ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
@@ -89,7 +90,11 @@ class Flow:
                 self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
-                self.writers.append(AggregateWriter(declared, own=own, source=self.inputs[declared.inputs[0]]))
+                source, late = self.inputs[declared.inputs[0]], None
+                if isinstance(declared.table.late, SideOutput):
+                    columns = self.catalog[declared.inputs[0]].columns
+                    late = self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
+                self.writers.append(AggregateWriter(declared, own=own, source=source, late=late))
             case View():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 sources = tuple(self.inputs[name] for name in declared.inputs)
@@ -131,13 +136,18 @@ class Flow:
 
     def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
         """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
-        beyond = main.entry.ingest_seq
-        if side.entry.ingest_seq <= beyond:
+        there, mine = side.entry, main.entry
+        if "_version" in side.schema.names:  # what came from a table is numbered by that table's version
+            far, beyond = (max(one.position.versions.values(), default=0) for one in (there, mine))
+            column = "_version"
+        else:
+            far, beyond, column = there.ingest_seq, mine.ingest_seq, "_seq"
+        if far <= beyond:
             return
-        entry = side.entry.follow("redo", position=main.entry.position, ingest_seq=beyond)
+        entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
         self.guard()
         before = side.version
-        side.delta.delete(f"_seq > {beyond}", commit_properties=side.properties(entry))
+        side.delta.delete(f"{column} > {beyond}", commit_properties=side.properties(entry))
         if side.delta.version() == before:
             self._committer(None).mark(side, entry)
         else:

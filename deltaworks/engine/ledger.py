@@ -14,8 +14,8 @@ from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import Commit, read_commit
 from deltaworks.words.keeping import Append, Raw
 
-SIDES = ("quarantine", "deleted")
-"""Tables beside a table: rows that were refused, deletions that are remembered."""
+SIDES = ("quarantine", "deleted", "late")
+"""Tables beside a table: rows that were refused, deletions that are remembered, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,7 @@ class Sheet:
     superseded: int
     refused: int
     duplicate: int
+    late: int
     not_mine: int
     rows: int
     verdict: str
@@ -143,6 +144,7 @@ class Ledger:
             superseded=totals.superseded,
             refused=totals.refused,
             duplicate=totals.duplicate,
+            late=totals.late,
             not_mine=totals.not_mine,
             rows=standing.rows,
             verdict=self._verdict(declared, standing),
@@ -161,6 +163,9 @@ class Ledger:
         side = self._standing.get(f"{declared.name}__quarantine")
         if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
             yield f"{totals.refused} rows refused, {side.rows} set aside"
+        late = self._standing.get(f"{declared.name}__late")
+        if late is not None and late.entry.position == standing.entry.position and late.rows != totals.late:
+            yield f"{totals.late} rows late, {late.rows} set aside"
         for name, batch in standing.entry.position.batches.items():
             source = self._standing.get(name)
             if source is None:

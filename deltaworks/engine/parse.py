@@ -15,12 +15,13 @@ from deltaworks.engine.parsing.bronze import chunks
 from deltaworks.engine.parsing.debezium import DebeziumParser
 from deltaworks.engine.parsing.json import JsonParser
 from deltaworks.engine.parsing.sheet import SYSTEM, schema_of
+from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import arrow_type
 from deltaworks.errors import DeclarationError
 from deltaworks.words.reading import Debezium, Json
 from deltaworks.words.table import Column
 
-__all__ = ["SYSTEM", "Parser", "arrow_type", "parser"]
+__all__ = ["SYSTEM", "Parser", "Timely", "arrow_type", "parser"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,12 @@ class Parser:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     epoch: int
+    timely: Timely | None = None
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
-            return JsonParser(self.reads, self.columns)
+            return JsonParser(self.reads, self.columns, self.timely)
         return DebeziumParser(self.reads, self.columns, self.keys, self.epoch)
 
     @cached_property
@@ -58,11 +60,17 @@ class Parser:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.epoch)
+        return parser, (self.reads, self.columns, self.keys, self.epoch, self.timely)
 
 
-def parser(reads: Json | Debezium, columns: tuple[Column, ...], keys: tuple[str, ...] = (), epoch: int = 0) -> Parser:
-    """Compile a declaration; `epoch` counts the lives of a change source.
+def parser(
+    reads: Json | Debezium,
+    columns: tuple[Column, ...],
+    keys: tuple[str, ...] = (),
+    epoch: int = 0,
+    timely: Timely | None = None,
+) -> Parser:
+    """Compile a declaration; `epoch` counts the lives of a change source, `timely` judges the time of JSON events.
 
     Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
     """
@@ -72,6 +80,6 @@ def parser(reads: Json | Debezium, columns: tuple[Column, ...], keys: tuple[str,
         raise DeclarationError(missing[0], "is a key and no column", "Declare the column")
     if isinstance(reads, Debezium) and not keys:
         raise DeclarationError(f"reads={reads!r}", "deletes are told by key, and there are no keys", "Declare keys")
-    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), epoch=epoch)
+    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), epoch=epoch, timely=timely)
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
     return made

@@ -2,7 +2,7 @@
 
 from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
-from deltaworks.words.lateness import correct
+from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
 from deltaworks.words.table import Column, Table
 
@@ -15,6 +15,7 @@ __all__ = [
     "correct",
     "days",
     "debezium",
+    "drop",
     "greatest",
     "hours",
     "ignore",
@@ -26,5 +27,6 @@ __all__ = [
     "raw",
     "refuse",
     "seconds",
+    "side_output",
     "view",
 ]

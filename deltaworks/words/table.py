@@ -1,10 +1,12 @@
 """A table's declaration."""
 
 import dataclasses
+from datetime import timedelta
 
 from deltaworks.words._word import word
+from deltaworks.words.duration import days
 from deltaworks.words.keeping import KeptAs
-from deltaworks.words.lateness import Correct
+from deltaworks.words.lateness import Late
 from deltaworks.words.reading import Reads
 
 
@@ -34,5 +36,8 @@ class Table:
     columns: tuple[Column, ...] = ()
     event_time: str | None = None
     subject: str | None = None
-    late: Correct | None = None
+    future_max: timedelta = days(1)
+    """Of events: one whose time is further ahead of its arrival is refused, for one wrong clock must not make all that
+    comes after it late."""
+    late: Late | None = None
     keep_days: int | None = None

@@ -119,3 +119,45 @@ def test_command_line_says_which_case_failed(tmp_path: Path) -> None:
         ("gold.notes_per_day", "days_add_up", "failed", {"stream": wrong, "batch": wrong, "row by row": wrong}),
         ("silver.notes", "a_note_counts_once", "ok", {"stream": [], "batch": []}),
     ]
+
+
+LATE_CASE = """doc: The second batch is judged by the first, however the rows come.
+given:
+  silver.notes:
+    - - {note_id: a, written_at: "2025-11-21T10:00:00Z", words: 1}
+      - {note_id: b, written_at: "2025-11-20T10:00:00Z", words: 2}
+    - restart
+    - - {note_id: c, written_at: "2025-11-21T09:00:00Z", words: 4}
+      - {note_id: d, written_at: "2025-11-21T08:59:59.999999Z", words: 8}
+then:
+  rows:
+    - {day: "2025-11-21", notes: 2, words: 5, shortest: 1, last: "2025-11-21T10:00:00Z"}
+    - {day: "2025-11-20", notes: 1, words: 2, shortest: 2, last: "2025-11-20T10:00:00Z"}
+  late:
+    - {note_id: LATE, written_at: "2025-11-21T08:59:59.999999Z", words: 8}
+"""
+
+
+@pytest.mark.parametrize("way", ["stream", "batch", "row by row"])
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("d", ()),
+        (
+            "e",
+            (
+                'not late: {note_id: "e", written_at: "2025-11-21T08:59:59.999999Z", words: 8}',
+                'late: {note_id: "d", written_at: "2025-11-21T08:59:59.999999Z", words: 8}',
+            ),
+        ),
+    ],
+)
+def test_late_rows_of_a_case(spark: SparkSession, tmp_path: Path, way: Way, named: str, told: tuple[str, ...]) -> None:
+    """Rows that the table sets aside are part of what a case says, and are the same in every way."""
+    project = Project(tmp_path / "project")
+    project.edit("tables/gold/notes_per_day/table.py", "late=correct(", "late=side_output(")
+    project.edit("tables/gold/notes_per_day/table.py", "aggregate, correct, greatest", "aggregate, greatest")
+    project.edit("tables/gold/notes_per_day/table.py", "hours, least", "hours, least, side_output")
+    project.write(DAYS_CASE, LATE_CASE.replace("LATE", named))
+
+    assert run(spark, tmp_path / "data", *changed(project, "gold.notes_per_day"), way) == told

@@ -10,6 +10,7 @@ from deltaworks.engine.parsing.bronze import Chunk
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.engine.parsing.sheet import Sheet, sequence
+from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
 from deltaworks.words.reading import Json
 from deltaworks.words.table import Column
@@ -24,6 +25,7 @@ class JsonParser:
 
     reads: Json
     columns: tuple[Column, ...]
+    timely: Timely | None = None
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:
@@ -52,7 +54,7 @@ class JsonParser:
                 sheet.refuse(place, why)
             else:
                 sheet.keep(place, "row", found)
-        return sheet.batch(self.converters, (), self._source(chunk, mine))
+        return sheet.batch(self.converters, (), self._source(chunk, mine), self.timely)
 
     def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:
         rows = chunk.rows

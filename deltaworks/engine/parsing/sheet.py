@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk
 from deltaworks.engine.parsing.document import Document
+from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import Converter
 
 SYSTEM = pa.schema(
@@ -62,9 +63,11 @@ class Sheet:
         self.records[place] = None
         self.reasons[place] = reason
 
-    def batch(self, converters: Sequence[Converter], keys: Sequence[str], source: pa.Array) -> pa.RecordBatch:
-        """The parsed rows; values that do not fit are refused here."""
-        arrays = self._columns(converters, keys)
+    def batch(
+        self, converters: Sequence[Converter], keys: Sequence[str], source: pa.Array, timely: Timely | None = None
+    ) -> pa.RecordBatch:
+        """The parsed rows; values that do not fit are refused here, and events whose time is not believed."""
+        arrays = self._columns(converters, keys, timely)
         kinds = pa.array(self.kinds, pa.string())
         reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
         bronze = self.chunk.rows
@@ -75,7 +78,7 @@ class Sheet:
             [*arrays, *(by_name[name] for name in SYSTEM.names)], schema=schema_of(converters)
         )
 
-    def _columns(self, converters: Sequence[Converter], keys: Sequence[str]) -> list[pa.Array]:
+    def _columns(self, converters: Sequence[Converter], keys: Sequence[str], timely: Timely | None) -> list[pa.Array]:
         """Convert column by column: keys of rows and deletes, everything else of rows."""
         rows = self._picked("row")
         keyed = rows + self._picked("delete")
@@ -85,6 +88,10 @@ class Sheet:
             array, refused = one.column([record.get(one.name) for _, record in picked])
             for at, code in refused.items():
                 self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
+            if timely is not None and one.name == timely.column:
+                arrived = self.chunk.rows.column("timestamp").take(pa.array([at for at, _ in picked], pa.int64()))
+                for at, code in timely.refused(array, arrived):
+                    self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
             converted.append((array, picked))
         for place in self.reasons:
             self.kinds[place] = "refused"

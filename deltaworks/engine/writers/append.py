@@ -15,12 +15,21 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.marks import highest_of, late_by, stamp_arrow, walk
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
 
-SYSTEM = pa.schema([("_seq", pa.int64()), ("_arrived", pa.timestamp("us", "UTC")), ("_source", pa.string())])
-"""The ingest batch, the broker's time and the coordinates in Kafka, stored with the row."""
+SYSTEM = pa.schema(
+    [
+        ("_seq", pa.int64()),
+        ("_arrived", pa.timestamp("us", "UTC")),
+        ("_source", pa.string()),
+        ("_late_by", pa.int64()),
+    ]
+)
+"""The ingest batch, the broker's time, the coordinates in Kafka, and how late the row was in microseconds, stored with
+the row; nothing is late where no event time is declared."""
 Key = tuple[Any, ...]
 
 
@@ -47,9 +56,15 @@ class AppendWriter(OverBronze):
         offered = rows.num_rows
         if self.kept.dedupe_by:
             rows = self.seen.first_ones(rows)
-        rows = rows.select(self.table.schema.names)
         counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
-        low, high = span(rows, self.declared.table.event_time)
+        event_time = self.declared.table.event_time
+        low, high = span(rows, event_time)
+        if event_time is None:
+            rows = rows.append_column("_late_by", pa.array([0] * rows.num_rows, pa.int64()))
+        else:
+            rows, walked = stamp_arrow(rows, event_time, self.progress.position.mark)
+            self.progress.marked(walked)
+        rows = rows.select(self.table.schema.names)
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
         self.seen.accept(rows)
         self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
@@ -57,14 +72,20 @@ class AppendWriter(OverBronze):
 
     def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
         good = parsed.where(F.col("_kind") == "row").withColumnRenamed("_timestamp", "_arrived")
-        rows = good.select(*self.table.schema.names)
+        rows = good.select(*(name for name in self.table.schema.names if name != "_late_by"))
         copies = self._copies(rows)
         if copies is not None:
-            rows = rows.join(copies, "_source", "left_anti").select(*self.table.schema.names)
+            rows = rows.join(copies, "_source", "left_anti")
         try:
             event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
+            late = F.lit(0).cast("bigint")
+            if event_time is not None:
+                walked = walk(highest_of(rows, event_time), self.progress.position.mark)
+                self.progress.marked(walked)
+                late = late_by(walked, event_time)
+            rows = rows.withColumn("_late_by", late).select(*self.table.schema.names)
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
             self.seen.forget()
             committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))

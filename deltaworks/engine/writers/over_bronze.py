@@ -13,9 +13,10 @@ from deltaworks.engine import slices
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.parse import Parser, parser
+from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
+from deltaworks.words.keeping import Append
 from deltaworks.words.reading import Debezium, Json
 
 QUARANTINE = pa.schema(
@@ -43,7 +44,7 @@ class OverBronze(ABC):
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
         self.table = own.table
-        self.parser: Parser = parser(reads, declared.table.columns, declared.keys)
+        self.parser: Parser = parser(reads, declared.table.columns, declared.keys, timely=_timely(declared))
         self.progress = Progress(own.table, code=code_of(declared))
         self.bronze = source.table.name
 
@@ -121,6 +122,14 @@ class OverBronze(ABC):
     @abstractmethod
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         """Commit what was not refused with the table's own entry; returns the whole batch's counts."""
+
+
+def _timely(declared: Declared) -> Timely | None:
+    """Events only: what a database says of its own rows is taken as it is."""
+    table = declared.table
+    if table.event_time is None or not isinstance(table.kept_as, Append):
+        return None
+    return Timely(column=table.event_time, future_max=table.future_max)
 
 
 def _kinds(parsed: pa.Table) -> dict[str, int]:

@@ -14,6 +14,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.marks import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +75,18 @@ class Progress:
         self.ingest_seq = table.entry.ingest_seq
         self._reaching, self._reaching_seq = self.position, self.ingest_seq
         self._pending = Counts()
+        self._raised: tuple[tuple[int, int], ...] = ()
         self._unsettled = False  # whether the remembered position is ahead of the committed one
 
     def over_bronze(self, bronze: str, upto: int) -> None:
         """The batch in hand takes all ingest batches up to this one."""
-        self._reaching = replace(self.position, batches={**self.position.batches, bronze: upto})
+        self._reaching, self._raised = replace(self.position, batches={**self.position.batches, bronze: upto}), ()
         self._reaching_seq = upto
+
+    def marked(self, walked: Walk) -> None:
+        """The batch in hand brings event time forward."""
+        self._reaching = replace(self._reaching, mark=walked.mark)
+        self._raised = walked.raised
 
     def truncated(self, sequence: str) -> None:
         """The batch in hand empties the table of all that is older."""
@@ -97,6 +104,7 @@ class Progress:
             counts=self._pending + counts,
             position=self._reaching,
             ingest_seq=self._reaching_seq,
+            marks=self._raised,
             event_low=_text(low),
             event_high=_higher(self.table.entry.event_high, _text(high)),
             code=self.code,
@@ -122,6 +130,7 @@ class Progress:
 
     def _arrive(self) -> None:
         self.position, self.ingest_seq = self._reaching, self._reaching_seq
+        self._raised = ()
 
 
 def code_of(declared: Declared) -> str:

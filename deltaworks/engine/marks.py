@@ -1,0 +1,62 @@
+"""Lateness, decided once: how far event time had come when a row's ingest batch began.
+
+mark(k) is the larger of mark(k-1) and the highest event time accepted in ingest batch k. A row of batch k is late by
+mark(k-1) less its own event time. Batches are walked in order, however many come in one slice, so the verdict does not
+depend on how reads were cut.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The mark before each ingest batch, where it rose, and where it ended; microseconds since 1970."""
+
+    before: Mapping[int, int | None]
+    raised: tuple[tuple[int, int], ...]
+    mark: int | None
+
+
+def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
+    """Walk ingest batches, each with its highest event time, from the mark that the table has come to."""
+    before: dict[int, int | None] = {}
+    raised = []
+    for seq, high in sorted(highest):
+        before[seq] = mark
+        if high is not None and (mark is None or high > mark):
+            mark = high
+            raised.append((seq, high))
+    return Walk(before, tuple(raised), mark)
+
+
+def stamp_arrow(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
+    """The rows with `_late_by` in microseconds, 0 for what is in time; `rows` has `_seq`."""
+    times = rows[event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    batches = pa.table({"seq": rows["_seq"], "time": times}).group_by("seq").aggregate([("time", "max")])
+    found = walk(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True), mark)
+    order = pa.array(found.before.keys(), pa.int64())
+    before = pa.array(found.before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
+    behind = pc.subtract(before, times)
+    late = pc.if_else(pc.greater(behind, 0), behind, 0)
+    return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64())), found
+
+
+def late_by(found: Walk, event_time: str) -> Column:
+    """`_late_by` of rows that are too many to collect; the DataFrame has `_seq`."""
+    known = [F.lit(value) for seq, mark in found.before.items() if mark is not None for value in (seq, mark)]
+    if not known:
+        return F.lit(0).cast("bigint")
+    before = F.try_element_at(F.create_map(*known), F.col("_seq"))
+    return F.coalesce(F.greatest(before - F.unix_micros(F.col(event_time).cast("timestamp")), F.lit(0)), F.lit(0))
+
+
+def highest_of(rows: DataFrame, event_time: str) -> list[tuple[int, int | None]]:
+    """Each ingest batch of the rows with its highest event time in microseconds."""
+    found = rows.groupBy("_seq").agg(F.max(F.unix_micros(F.col(event_time).cast("timestamp")))).collect()
+    return [(seq, high) for seq, high in found]

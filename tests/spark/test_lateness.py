@@ -1,0 +1,161 @@
+"""Lateness is decided once, when a row arrives, and each policy acts on what was decided."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.settings import Settings
+from tests.chance import seeded
+from tests.flows import START, Crash, Log, Owner, Record
+from tests.tiny_project import Project
+
+PATHS = pytest.mark.parametrize("path", ["auto", "spark"])
+TABLE = "tables/gold/notes_per_day/table.py"
+HOUR = timedelta(hours=1)
+
+
+def project(folder: Path, late: str = "correct") -> Settings:
+    """Give the tiny project with this policy for late notes, and an empty lake."""
+    copy = Project(folder / "project")
+    copy.edit(TABLE, "late=correct(after=hours(1))", f"late={late}(after=hours(1))")
+    copy.edit(TABLE, "aggregate, correct, greatest", f"aggregate, {late}, greatest")
+    return Settings.load(copy.folder, environment={}, data=folder / "data")
+
+
+def note(name: str, at: datetime, *, words: int = 1) -> Record:
+    """Give a note on the wire; all arrive at one time."""
+    value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": words}
+    return Record(topic="notes", value=json.dumps(value).encode())
+
+
+def take(owner: Owner, log: Log, records: Iterable[Record]) -> None:
+    """One ingest batch."""
+    log.send(records)
+    owner.take(log.batch())
+
+
+def lateness(owner: Owner) -> dict[str, int]:
+    """Give how late each note was, in seconds."""
+    notes = owner.flow.inputs["silver.notes"].table
+    notes.reopen()
+    rows = notes.read(["note_id", "_late_by"]).to_pylist()
+    return {row["note_id"]: row["_late_by"] // 10**6 for row in rows}
+
+
+def days(owner: Owner) -> list[tuple[str, int]]:
+    """Give notes per day."""
+    return [(str(row["day"]), row["notes"]) for row in owner.rows("gold.notes_per_day")]
+
+
+def verdicts(owner: Owner) -> set[str]:
+    """Give what the ledger says."""
+    return {sheet.verdict for sheet in owner.ledger().sheets()}
+
+
+@PATHS
+def test_a_row_is_late_against_the_batches_before_its_own(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """Inside its own batch nothing is late; the mark never falls, not even through a restart; copies do not count."""
+    owner, log = Owner(spark, project(tmp_path), "tiny", path=path), Log()
+
+    take(owner, log, [note("a", START), note("b", START - 5 * HOUR)])
+    take(owner, log, [note("c", START - HOUR), note("a", START), note("d", START + HOUR)])
+    owner.start()
+    take(owner, log, [note("e", START), note("f", START + HOUR)])
+
+    assert lateness(owner) == {"a": 0, "b": 0, "c": 3600, "d": 0, "e": 3600, "f": 0}
+    assert verdicts(owner) == {"ok"}
+
+
+@PATHS
+def test_a_time_that_is_not_believed_is_refused_and_moves_no_mark(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
+    """A day ahead of the arrival is believed, a millisecond more is not."""
+    owner, log = Owner(spark, project(tmp_path), "tiny", path=path), Log()
+    day, millisecond = timedelta(days=1), timedelta(milliseconds=1)
+
+    take(owner, log, [note("bound", START + day), note("beyond", START + day + 2 * millisecond)])
+    take(owner, log, [note("after", START)])
+
+    assert lateness(owner) == {"bound": 0, "after": 86_400}
+    assert [row["reason"] for row in owner.rows("silver.notes__quarantine")] == ["written_at: future"]
+    assert verdicts(owner) == {"ok"}
+
+
+@PATHS
+@pytest.mark.parametrize(
+    ("policy", "late_day", "late_notes", "missed"),
+    [("correct", 2, [], 0), ("drop", 1, [], 1), ("side_output", 1, ["late"], 1)],
+)
+def test_policies_differ_in_late_rows_alone(
+    spark: SparkSession, tmp_path: Path, path: str, policy: str, late_day: int, late_notes: list[str], missed: int
+) -> None:
+    """A row that is late by exactly `after` is used by all three."""
+    owner, log = Owner(spark, project(tmp_path, policy), "tiny", path=path), Log()
+    take(owner, log, [note("new", START)])
+    millisecond = timedelta(milliseconds=1)
+
+    take(owner, log, [note("bound", START - HOUR), note("late", START - HOUR - millisecond)])
+
+    assert days(owner) == [("2026-11-20", 1 + late_day)]
+    sheet = next(one for one in owner.ledger().sheets() if one.table == "gold.notes_per_day")
+    assert (sheet.verdict, sheet.read, sheet.late) == ("ok", 3, missed)
+    if policy == "side_output":
+        aside = owner.flow.sides["gold.notes_per_day"]["late"].read(["note_id", "_late_by"]).to_pylist()
+        assert aside == [{"note_id": "late", "_late_by": 3_600_001_000}]
+        assert [row["note_id"] for row in aside] == late_notes
+
+
+@pytest.mark.parametrize("policy", ["correct", "drop", "side_output"])
+def test_the_same_ingest_gives_the_same_tables_however_it_is_read(
+    spark: SparkSession, tmp_path: Path, policy: str
+) -> None:
+    """Notes taken as they came, all at once from bronze, all at once by Spark, and in small slices: equal."""
+    chance = seeded()
+    settings = project(tmp_path, policy)
+    owner, log = Owner(spark, settings, "tiny"), Log()
+    for batch in range(6):
+        ahead = START + batch * HOUR
+        times = [ahead - timedelta(seconds=chance.choice((0, 60, 3600, 3601, 40_000))) for _ in range(12)]
+        take(owner, log, [note(f"{batch}.{number}", at, words=number) for number, at in enumerate(times)])
+    expected, late = owner.rows("gold.notes_per_day"), lateness(owner)
+    assert any(by > 3600 for by in late.values())
+
+    ways = [("whole", "auto", 2**26), ("slices", "auto", 60_000)]
+    if policy == "side_output":  # Spark's commits take seconds; this policy has the most of them
+        ways.append(("spark", "spark", 2**26))
+    for name, path, bytes_max in ways:
+        copy = settings.changed(data=tmp_path / name, arrow_bytes_max=bytes_max)
+        shutil.copytree(settings.lake / "bronze", copy.lake / "bronze")
+        again = Owner(spark, copy, "tiny", path=path)
+        again.catch_up(log)
+
+        assert lateness(again) == late, name
+        assert again.rows("gold.notes_per_day") == expected, name
+        assert verdicts(again) == {"ok"}, name
+
+
+def test_death_between_the_late_rows_and_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    """What was set aside too early goes at the restart, and comes again with its batch."""
+    owner, log = Owner(spark, project(tmp_path, "side_output"), "tiny"), Log()
+    take(owner, log, [note("new", START)])
+    log.send([note("late", START - 3 * HOUR), note("newer", START)])
+    rows = log.batch()
+    owner.crash_at = owner.commits + 3  # bronze, silver, late rows; then the table
+    with pytest.raises(Crash):
+        owner.take(rows)
+    assert owner.flow.sides["gold.notes_per_day"]["late"].rows() == 1
+
+    owner.crash_at = -1
+    owner.start()
+    assert owner.flow.sides["gold.notes_per_day"]["late"].rows() == 0
+    owner.catch_up(log)
+
+    assert owner.flow.sides["gold.notes_per_day"]["late"].rows() == 1
+    assert days(owner) == [("2026-11-20", 2)]
+    assert verdicts(owner) == {"ok"}

@@ -1,0 +1,79 @@
+"""Marks: how late a row is follows from the ingest batches before its own."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from deltaworks.engine.marks import stamp_arrow, walk
+from deltaworks.engine.parsing.timely import Timely
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MICROS = pa.timestamp("us", "UTC")
+
+
+def test_a_mark_never_falls_and_is_noted_where_it_rises() -> None:
+    """Batches are walked by number; one without a time moves nothing."""
+    found = walk([(3, 5), (1, 10), (2, None), (4, 12)], None)
+
+    assert found.before == {1: None, 2: 10, 3: 10, 4: 10}
+    assert found.raised == ((1, 10), (4, 12))
+    assert found.mark == 12
+
+
+def test_a_walk_goes_on_where_the_last_one_ended() -> None:
+    """Cut anywhere, the marks are the same."""
+    batches = [(seq, (seq * 7) % 11) for seq in range(1, 20)]
+    whole = walk(batches, None)
+
+    for cut in range(1, 19):
+        first = walk(batches[:cut], None)
+        second = walk(batches[cut:], first.mark)
+        assert {**first.before, **second.before} == whole.before
+        assert (*first.raised, *second.raised) == whole.raised
+
+
+def test_rows_are_stamped_in_microseconds() -> None:
+    """Of two batches in one slice, the second is judged by the first."""
+    times = [NOON, NOON - timedelta(microseconds=1), NOON - timedelta(hours=1), NOON + timedelta(hours=1)]
+    rows = pa.table({"at": pa.array(times, MICROS), "_seq": pa.array([1, 1, 2, 2], pa.int64())})
+
+    stamped, found = stamp_arrow(rows, "at", None)
+
+    assert stamped["_late_by"].to_pylist() == [0, 0, 3_600_000_000, 0]
+    assert found.mark == int((NOON + timedelta(hours=1)).timestamp()) * 10**6
+
+
+def test_dates_count_from_their_first_moment() -> None:
+    """A day is late by whole days."""
+    rows = pa.table({"day": pa.array([date(2026, 11, 19)], pa.date32()), "_seq": pa.array([2], pa.int64())})
+
+    stamped, _ = stamp_arrow(rows, "day", int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * 10**6)
+
+    assert stamped["_late_by"].to_pylist() == [2 * 86_400 * 10**6]
+
+
+def test_no_rows_have_no_mark() -> None:
+    """An empty slice leaves the mark as it is."""
+    rows = pa.table({"at": pa.array([], MICROS), "_seq": pa.array([], pa.int64())})
+
+    stamped, found = stamp_arrow(rows, "at", 7)
+
+    assert (stamped.num_rows, stamped.column_names[-1], found.mark) == (0, "_late_by", 7)
+
+
+@pytest.mark.parametrize("kind", [MICROS, pa.date32()])
+def test_a_time_is_believed_up_to_its_bound(kind: pa.DataType) -> None:
+    """Exactly as far ahead as allowed is allowed; null never is."""
+    arrived = pa.array([datetime(2026, 11, 20, tzinfo=UTC)] * 4, MICROS)
+    days = [
+        datetime(2026, 11, 21, tzinfo=UTC),
+        datetime(2026, 11, 22, tzinfo=UTC),
+        None,
+        datetime(1970, 1, 1, tzinfo=UTC),
+    ]
+    times = pa.array([day and (day if kind == MICROS else day.date()) for day in days], kind)
+
+    refused = dict(Timely(column="at", future_max=timedelta(days=1)).refused(times, arrived))
+
+    assert refused == {1: "future", 2: "null"}
