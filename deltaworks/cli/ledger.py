@@ -1,5 +1,6 @@
 """`ledger`: where every row went."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,10 +47,18 @@ def ledger(
         show.listing(lines, title="Topics: offsets read = rows + gaps + lost", as_json=False)
         show.out.print()
         title = "Tables: read = taken + superseded + refused + duplicate + late + not mine"
-        show.listing(sheets, title=title, as_json=False)
+        show.listing(_narrow(sheets), title=title, as_json=False)
         show.out.print("[dim]gaps are offsets without a record: transaction markers and compacted records[/dim]")
     if not books.balanced:
         raise typer.Exit(1)
+
+
+def _narrow(sheets: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """What fits a terminal: the verdict first, no versions, and none of the ways that no row went."""
+    first = ("table", "verdict", "rows", "read", "taken")
+    ways = [name for name in sheets[0] if name not in (*first, "version")] if sheets else []
+    used = [name for name in ways if any(sheet[name] for sheet in sheets)]
+    return [{name: sheet[name] for name in (*first, *used)} for sheet in sheets]
 
 
 def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:

@@ -3,14 +3,19 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+_WORD_MAX = 40  # longer words fold anywhere
+_HEADER_MIN = 5  # of a column of numbers, where there is little room
+_GAP = 2
 _STYLES = {
     "ok": "green", "ready": "green", "running": "green", "healthy": "green", "yes": "green", "done": "green",
     "idle": "green", "stopped": "dim", "starting": "yellow", "behind": "yellow", "warn": "yellow", "queued": "yellow",
@@ -29,17 +34,51 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
     if not rows:
         out.print(f"{title}: {empty}")
         return
+    columns = [_Column.of(name, [row[name] for row in rows], whole=place == 0) for place, name in enumerate(rows[0])]
+    tight = sum(column.widest + _GAP for column in columns) - _GAP > out.width
+    # where there is little room: headers of numbers fold anywhere, texts between words, and these share what is left
+    texts = [column for column in columns if not column.whole]
+    left = out.width - sum(max(column.least, _HEADER_MIN) + 1 for column in columns if column.whole)
+    share = left // max(len(texts), 1) - 1
     grid = Grid(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for place, name in enumerate(rows[0]):
-        numeric = all(_is_number(row[name]) or row[name] is None for row in rows)
-        # names and numbers stay whole however narrow the terminal; headers and texts may fold
-        whole = max(len(_cell(row[name])) for row in rows) if numeric or place == 0 else None
+    grid.padding = (0, 1, 0, 0) if tight else (0, 1)
+    for column in columns:
+        room = max(column.least, _HEADER_MIN if column.whole else share)
         grid.add_column(
-            name.replace("_", " "), justify="right" if numeric else "left", overflow="fold", min_width=whole
+            column.name.replace("_", " "),
+            justify="right" if column.numeric else "left",
+            overflow="fold",
+            min_width=column.least,
+            max_width=room if tight else None,
         )
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
     out.print(grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """How wide a column may be, and must be."""
+
+    name: str
+    numeric: bool
+    whole: bool
+    widest: int
+    least: int
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[object], *, whole: bool) -> "_Column":
+        """Names (the first column) and numbers stay whole, texts keep their words."""
+        numeric = all(_is_number(value) or value is None for value in values)
+        cells = [Text.from_markup(_cell(value)).plain for value in values]
+        parts = cells if numeric or whole else [word for cell in cells for word in cell.split() or [""]]
+        return cls(
+            name=name,
+            numeric=numeric,
+            whole=numeric or whole,
+            widest=max(len(name), *map(len, cells)),
+            least=min(max(map(len, parts)), _WORD_MAX),
+        )
 
 
 def _is_number(value: object) -> bool:
