@@ -4,6 +4,7 @@ Order of precedence: argument, environment (DELTAWORKS_...), the project's delta
 """
 
 import os
+import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -129,6 +130,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def inherited(self) -> dict[str, str]:
         """The whole environment for a child process: this one's, with these settings in it."""
         return {**os.environ, **self.environment()}
+
+    def use_utc(self) -> None:
+        """Let this process count time in UTC, whatever the machine does: Spark hands out times without a zone."""
+        os.environ["TZ"] = "UTC"
+        time.tzset()
 
     def use_java(self, home: Path) -> None:
         """Let libraries of this process that look for Java themselves (Spark's launcher) find this one."""

@@ -127,14 +127,15 @@ def _around() -> Iterator[Sample]:
 def _fields() -> Iterator[Sample]:
     """A value of the wrong kind in each field; a required one missing or null."""
     wrong: dict[str, tuple[object, ...]] = {"text": (1, 1.5, True, [], {}), "integer": ("1", 1.5, 1.0, True, [], {})}
-    moments = ("", "now", "2026-11-20", "2026-11-20T10:00:00", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z",
-               "20261120", "2026-11-20T24:00:01Z", "2026-11-20T10:00:61Z", 1_764_000_000, 1_764_000_000_000, True, [],
-               {})  # fmt: skip
+    days = ["", "now", "2026-11-20", "20261120", "2026-11-20T10:00:00", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z"]
+    clocks = ["2026-11-20T24:00:01Z", "2026-11-20T10:00:61Z"]
+    moments: list[object] = [*days, *clocks, 1_764_000_000, 1_764_000_000_000, True, [], {}]
     for name in ("event_id", "session_id", "page", "referrer"):
         yield from (_refused(f"{name}: not text", **{name: value}) for value in wrong["text"])
     yield from (_refused("user_id: not an integer", user_id=value) for value in wrong["integer"])
-    yield from (_refused("user_id: out of range", user_id=value) for value in (2**63, -(2**63) - 1, 10**30))
-    yield from (_refused("event_time: not a timestamp", event_time=value) for value in moments)
+    huge: tuple[int, ...] = (2**63, -(2**63) - 1, 10**30)
+    yield from (_refused("user_id: out of range", user_id=number) for number in huge)
+    yield from (_refused("event_time: not a timestamp", event_time=moment) for moment in moments)
     yield _refused("event_time: future", event_time="2026-11-21T10:00:00.000001Z")
     yield _refused("event_time: future", event_time="2099-01-01T00:00:00Z")
     for name in ("event_id", "event_time", "user_id", "session_id", "page"):

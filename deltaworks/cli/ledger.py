@@ -80,6 +80,8 @@ def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:
 def _history(books: "Ledger", table: str, number: int, *, as_json: bool) -> None:
     from itertools import islice
 
+    from deltaworks.engine.entry import Counts
+
     rows = []
     for commit in islice(books.commits(table), number):
         entry = commit.entry
@@ -89,7 +91,7 @@ def _history(books: "Ledger", table: str, number: int, *, as_json: bool) -> None
                 "kind": "FOREIGN" if entry is None else entry.kind,
                 "batch": None if entry is None else entry.ingest_seq,
                 "epoch": None if entry is None else entry.epoch,
-                **({} if entry is None else asdict(entry.counts)),
+                **(dict.fromkeys(asdict(Counts())) if entry is None else asdict(entry.counts)),
                 "event_high": None if entry is None else entry.event_high,
             }
         )

@@ -177,7 +177,7 @@ def _lateness(case: Case, catalog: Catalog) -> Iterator[tuple[int, int]]:
             continue
         steps = [step.rows[name] for step in case.steps if step != "restart"]
         plain = [[row for row in rows if not isinstance(row, Wire | Delete)] for rows in steps]
-        times = [[(row, _micros(row[event_time])) for row in rows] for rows in plain]
+        times = [[(row, _micros(at)) for row in rows if (at := row[event_time]) is not None] for rows in plain]
         found = walk(((seq, max((at for _, at in rows), default=None)) for seq, rows in enumerate(times)), None)
         for seq, rows in enumerate(times):
             mark = found.before[seq]

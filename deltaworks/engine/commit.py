@@ -178,7 +178,7 @@ class Committer:
         touched = pa.array([True] * actions.num_rows)
         for key in () if how.whole else how.keys:
             low, high = f"min.{key}", f"max.{key}"
-            if low not in actions.column_names or not _is_bounded(rows.schema.field(key).type):
+            if low not in actions.column_names or not is_bounded(rows.schema.field(key).type):
                 continue
             span = pc.min_max(rows[key]).as_py()
             overlaps = pc.and_(pc.less_equal(actions[low], span["max"]), pc.greater_equal(actions[high], span["min"]))
@@ -215,7 +215,7 @@ def _on(how: Merge, rows: pa.Table) -> str:
     bounds = []
     for key in () if how.whole else how.keys:
         column = rows[key]
-        if column.null_count or not _is_bounded(column.type):
+        if column.null_count or not is_bounded(column.type):
             continue
         span = pc.min_max(column).as_py()
         bounds.append(f"t.{key} >= {literal(span['min'])} and t.{key} <= {literal(span['max'])}")
@@ -229,7 +229,8 @@ def _keys_equal(how: Merge) -> str:
     )
 
 
-def _is_bounded(kind: pa.DataType) -> bool:
+def is_bounded(kind: pa.DataType) -> bool:
+    """Whether a file's statistics of such a column can be trusted to hold all its values."""
     return any(test(kind) for test in _BOUNDED)
 
 

@@ -55,7 +55,7 @@ class Driver:
         self.heart = Heart(self.ownership)
         self.lock = threading.Lock()
         self.stopping = False
-        self.failure: Exception | None = None  # of a batch: from then on nothing is committed
+        self.failure: Exception | None = None  # of anything under the lock: from then on nothing is committed
 
     def run(self) -> int:
         """Run until stopped, drained or superseded; returns the exit code."""
@@ -145,7 +145,7 @@ class Driver:
 
     def _on_batch(self, batch: DataFrame, _batch_id: int) -> None:
         with self.lock:
-            if self.stopping:
+            if self.stopping or self.failure is not None:
                 return  # the batch comes again after the next start: positions have not moved
             try:
                 self.flow.micro_batch(batch)
@@ -194,6 +194,9 @@ class Driver:
             command = self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))
             if command is not None:
                 obey(command, store=self.store, flow=self.flow)
+        except Exception as error:
+            self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
+            raise
         finally:
             self.lock.release()
 

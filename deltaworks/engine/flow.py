@@ -16,7 +16,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
@@ -27,7 +27,7 @@ from deltaworks.engine.writers.over_bronze import QUARANTINE
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
-from deltaworks.errors import DeclarationError
+from deltaworks.errors import DeclarationError, LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
 from deltaworks.words.lateness import SideOutput
@@ -131,8 +131,15 @@ class Flow:
                 entry = table.entry.follow("fence")
                 committer.mark(table, _with_epoch(entry, self.app, self.epoch))
         for name, sides in self.sides.items():
-            for side in sides.values():
-                self._roll_back(side, self.inputs[name].table)
+            for suffix, side in sides.items():
+                main = self.inputs[name].table
+                if suffix != "late" and side.entry.kind == "create" and main.entry.ingest_seq > 0:
+                    raise LakeError(
+                        side.name,
+                        f"is gone, and {name} is not",
+                        f"Bring it back, or move {name} and those that read it out of the lake too, and start the app",
+                    )
+                self._roll_back(side, main)
 
     def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
         """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
@@ -147,7 +154,11 @@ class Flow:
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
         self.guard()
         before = side.version
-        side.delta.delete(f"{column} > {beyond}", commit_properties=side.properties(entry))
+        side.delta.delete(
+            f"{column} > {beyond}",
+            commit_properties=side.properties(entry),
+            post_commithook_properties=HOOKS_OFF,
+        )
         if side.delta.version() == before:
             self._committer(None).mark(side, entry)
         else:

@@ -164,7 +164,7 @@ class Ledger:
         if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
             yield f"{totals.refused} rows refused, {side.rows} set aside"
         late = self._standing.get(f"{declared.name}__late")
-        if late is not None and late.entry.position == standing.entry.position and late.rows != totals.late:
+        if late is not None and _version(late) <= _version(standing) and late.rows > totals.late:
             yield f"{totals.late} rows late, {late.rows} set aside"
         for name, batch in standing.entry.position.batches.items():
             source = self._standing.get(name)
@@ -178,6 +178,11 @@ class Ledger:
             behind = self._standing[name].entry.ingest_seq - batch
             if behind > 0:
                 yield f"behind {behind} batch{'' if behind == 1 else 'es'}"
+
+
+def _version(standing: _Standing) -> int:
+    """The latest version of an input that was taken."""
+    return max(standing.entry.position.versions.values(), default=0)
 
 
 def _standing(path: Path) -> _Standing | None:

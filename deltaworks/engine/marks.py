@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
@@ -47,13 +47,15 @@ def stamp_arrow(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.T
     return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64())), found
 
 
-def late_by(found: Walk, event_time: str) -> Column:
-    """`_late_by` of rows that are too many to collect; the DataFrame has `_seq`."""
-    known = [F.lit(value) for seq, mark in found.before.items() if mark is not None for value in (seq, mark)]
-    if not known:
-        return F.lit(0).cast("bigint")
-    before = F.try_element_at(F.create_map(*known), F.col("_seq"))
-    return F.coalesce(F.greatest(before - F.unix_micros(F.col(event_time).cast("timestamp")), F.lit(0)), F.lit(0))
+def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:
+    """The same for rows that are too many to collect, with the walk over `highest_of` them."""
+    known = pa.table(
+        {"_seq": pa.array(found.before.keys(), pa.int64()), "_before": pa.array(found.before.values(), pa.int64())}
+    )
+    before = F.broadcast(rows.sparkSession.createDataFrame(known))
+    behind = F.col("_before") - F.unix_micros(F.col(event_time).cast("timestamp"))
+    late = F.coalesce(F.greatest(behind, F.lit(0)), F.lit(0))
+    return rows.join(before, "_seq", "left").withColumn("_late_by", late).drop("_before")
 
 
 def highest_of(rows: DataFrame, event_time: str) -> list[tuple[int, int | None]]:

@@ -18,6 +18,7 @@ def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSes
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
         raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
+    settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
     for option, value in _options(settings, app, jars).items():

@@ -1,5 +1,6 @@
 """Batches and transforms that fail: nothing is confirmed that was not done."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Committer
+from deltaworks.engine.driver import Driver
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
@@ -46,6 +48,35 @@ def test_settling_after_a_failed_batch_confirms_nothing(
 
     assert [row["name"] for row in owner.rows("silver.customers")] == ["Ada"]
     assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
+
+
+def test_nothing_is_committed_after_a_failure_between_batches(
+    spark: SparkSession, shop: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that waits for the lock meanwhile must not go on from a half-done group of tables."""
+    owner, log = Owner(spark, shop, "web"), Log()
+    real = Committer.commit
+
+    def fails(self: Committer, table: OwnedTable, *rest: Any, **given: Any) -> None:
+        if table.name == "gold.page_views_per_minute":
+            raise RuntimeError("disk full")
+        real(self, table, *rest, **given)
+
+    monkeypatch.setattr(Committer, "commit", fails)
+    log.send([view(1)])
+    with pytest.raises(RuntimeError, match="disk full"):
+        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
+    driver = Driver.__new__(Driver)  # the part that goes between two batches, without a process around it
+    driver.flow, driver.lock, driver.failure, driver.stopping = owner.flow, threading.Lock(), None, False
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        driver._between_batches(spark)
+    monkeypatch.setattr(Committer, "commit", real)
+    versions = {table.name: table.version for table in owner.flow.tables()}
+    log.send([view(2)])
+    driver._on_batch(spark.createDataFrame(log.batch()), 2)
+
+    assert {table.name: table.version for table in owner.flow.tables()} == versions
 
 
 @pytest.mark.parametrize("path", ["auto", "spark"])

@@ -1,15 +1,23 @@
 """`latest`: a change is placed by its sequence, whatever was deleted or truncated before it arrives."""
 
 import random
+import shutil
 from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.writers.latest import LatestWriter
+from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from tests.chance import seeded
 from tests.flows import Crash, Log, Owner, Record
 from tests.shop_rows import change, order
+from tests.tiny_project import Project
 
 PATHS = pytest.mark.parametrize("path", ["auto", "spark"])
 
@@ -121,3 +129,34 @@ def test_death_between_the_remembered_deletes_and_the_table(spark: SparkSession,
 
     assert orders(owner) == []
     assert side.rows() == 1
+
+
+def test_deleted_decimal_keys_are_found_again(spark: SparkSession, tmp_path: Path) -> None:
+    """delta-rs rounds the statistics of long decimals: files must not be left out by them."""
+    copy = Project(tmp_path / "project")
+    copy.edit("tables/silver/members/table.py", 'Column("member_id", "bigint"', 'Column("member_id", "decimal(20,0)"')
+    settings = Settings.load(copy.folder, environment={}, data=tmp_path / "data")
+    owner = Owner(spark, settings, "tiny")
+    writer = next(one for one in owner.flow.writers if one.declared.name == "silver.members")
+    assert isinstance(writer, LatestWriter)
+    key = Decimal(12345678901234567891)
+    rows = pa.table(
+        {"member_id": pa.array([key], pa.decimal128(20, 0)), "_seq": pa.array([1], pa.int64()), "_source": ["5"]},
+        schema=writer.deleted.schema,
+    )
+    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    committer.commit(writer.deleted, rows, writer.deleted.entry.follow("batch"))
+
+    assert writer._remembered(rows) == {(key,): "5"}
+
+
+@pytest.mark.parametrize("side", ["deleted", "quarantine"])
+def test_a_side_table_that_is_gone_is_not_made_anew(spark: SparkSession, shop: Settings, side: str) -> None:
+    """What it remembered would be forgotten without a word."""
+    owner, log = Owner(spark, shop, "shop"), Log()
+    take(owner, log, [change("c", order(1), lsn=1)])
+    take(owner, log, [change("d", order(1), lsn=5)])
+    shutil.rmtree(shop.lake / "silver" / f"orders__{side}")
+
+    with pytest.raises(LakeError, match=f"silver.orders__{side}: is gone, and silver.orders is not"):
+        owner.start()

@@ -1,5 +1,7 @@
 """Settings: where they come from, and how a mistake is told."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,26 @@ def test_a_child_loads_the_same_settings(tmp_path: Path) -> None:
     settings = Settings.load(project(tmp_path), environment={}, port_airflow=1234, data=tmp_path / "data")
 
     assert Settings.load(environment=settings.environment()) == settings
+
+
+def test_a_process_counts_in_utc_when_told_to(tmp_path: Path) -> None:
+    """Whatever zone the machine is in."""
+    program = """
+import sys
+from datetime import datetime
+from pathlib import Path
+from deltaworks.settings import Settings
+Settings.load(Path(sys.argv[1]), environment={}).use_utc()
+print(datetime.fromtimestamp(0))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(project(tmp_path))],
+        env={"TZ": "Asia/Tokyo"},
+        capture_output=True,
+        check=True,
+    )
+
+    assert told.stdout == b"1970-01-01 00:00:00\n"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.marks import highest_of, late_by, stamp_arrow, walk
+from deltaworks.engine.marks import highest_of, stamp_arrow, stamp_spark, walk
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
@@ -80,12 +80,13 @@ class AppendWriter(OverBronze):
             event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
-            late = F.lit(0).cast("bigint")
-            if event_time is not None:
+            if event_time is None:
+                rows = rows.withColumn("_late_by", F.lit(0).cast("bigint"))
+            else:
                 walked = walk(highest_of(rows, event_time), self.progress.position.mark)
                 self.progress.marked(walked)
-                late = late_by(walked, event_time)
-            rows = rows.withColumn("_late_by", late).select(*self.table.schema.names)
+                rows = stamp_spark(rows, event_time, walked)
+            rows = rows.select(*self.table.schema.names)
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
             self.seen.forget()
             committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
-from deltaworks.engine.commit import Clause, Committer, Merge, Rows
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema
@@ -115,8 +115,11 @@ class LatestWriter(OverBronze):
         """The newest remembered deletion of each of these rows' keys."""
         if rows.num_rows == 0 or self.deleted.rows() == 0:
             return {}
-        first = self.declared.keys[0]
-        found = self.deleted.read([*self.declared.keys, "_source"], where=ds.field(first).isin(rows[first].unique()))
+        keys = self.declared.keys
+        # files are left out by their statistics: only by those that can be trusted
+        first = next((key for key in keys if is_bounded(rows.schema.field(key).type)), None)
+        mine = None if first is None else ds.field(first).isin(rows[first].unique())
+        found = self.deleted.read([*keys, "_source"], where=mine)
         known: dict[tuple[Any, ...], str] = {}
         for key, source in zip(self._keys(found), found["_source"].to_pylist(), strict=True):
             known[key] = max(source, known.get(key, ""))

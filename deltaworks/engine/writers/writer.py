@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -124,7 +124,7 @@ class Progress:
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position, if it is ahead of the committed one."""
         if self._unsettled:
-            self._reaching, self._reaching_seq = self.position, self.ingest_seq
+            self._reaching, self._reaching_seq, self._raised = self.position, self.ingest_seq, ()
             committer.mark(self.table, self.entry(Counts()))
             self.committed()
 
@@ -155,6 +155,8 @@ def frame(spark: SparkSession, rows: pa.Table | DataFrame) -> DataFrame:
 
 
 def _text(value: Any) -> str | None:
+    if isinstance(value, datetime) and value.tzinfo is None:  # from Spark's rows; the driver runs in UTC
+        value = value.replace(tzinfo=UTC)
     return value.isoformat() if isinstance(value, datetime | date) else None
 
 
