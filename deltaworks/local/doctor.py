@@ -25,6 +25,7 @@ from deltaworks.supervise.launch import driver_processes
 _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
 _SECONDS_MAX = 5
+_BEGINNING_SECONDS_MAX = 60
 Verdict = Literal["ok", "warn", "fail"]
 
 
@@ -141,8 +142,12 @@ def _parts(settings: Settings) -> Iterator[Finding]:
     late = [one for one in found.parts.values() if one.state not in UP]
     for one in late:
         after = f", after {one.last_exit}" if one.last_exit else ""
-        finding = f"{one.name} is {one.state} for {time.time() - one.since:.0f} s{after}"
-        yield _fail("parts", finding, f'Run "deltaworks logs {stack.log_of(one.name)}"')
+        seconds = time.time() - one.since
+        finding = f"{one.name} is {one.state} for {seconds:.0f} s{after}"
+        # every "up" runs some steps again: what has just begun and never failed is no fault yet
+        beginning = one.state in ("waiting", "starting") and not one.restarts and seconds < _BEGINNING_SECONDS_MAX
+        told = _warn if beginning else _fail
+        yield told("parts", finding, f'Run "deltaworks logs {stack.log_of(one.name)}"')
     if not late:
         yield _ok("parts", f"{len(found.parts)} ready or done")
 

@@ -1,6 +1,7 @@
 """What the doctor looks at without a stack: the sockets of Spark's drivers, played by the stand-in."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from deltaworks import processes
 from deltaworks.control import Store
 from deltaworks.local import doctor
-from deltaworks.local.part import PartState, StackState
+from deltaworks.local.part import PartState, StackState, State
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from tests.scratch_postgres import ScratchPostgres
@@ -55,6 +56,27 @@ def test_driver_of_a_shell_that_listens_for_other_machines_is_found(settings: Se
 
         launch.kill(settings, store, "shop")
     assert [(one.verdict, one.finding) for one in found] == [("fail", told(settings))]
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "restarts", "verdict"),
+    [
+        ("starting", 1, 0, "warn"),
+        ("starting", 90, 0, "fail"),
+        ("starting", 1, 2, "fail"),
+        ("backing-off", 1, 0, "fail"),
+    ],
+)
+def test_part_that_has_just_begun_is_no_fault(
+    tmp_path: Path, state: State, seconds: float, restarts: int, verdict: str
+) -> None:
+    """Each "up" runs some steps again; one that takes long, or failed before, is a fault."""
+    settings = Settings.load(environment={}, data=tmp_path)
+    settings.run.mkdir()
+    part = PartState(name="topics", of="kafka", step=True, state=state, since=time.time() - seconds, restarts=restarts)
+    StackState(generation=1, parts={"topics": part}).write(settings.run)
+
+    assert [one.verdict for one in doctor._parts(settings)] == [verdict]
 
 
 def told(settings: Settings) -> str:
