@@ -74,7 +74,8 @@ def test_part_that_has_just_begun_is_no_fault(
     settings = Settings.load(environment={}, data=tmp_path)
     settings.run.mkdir()
     part = PartState(name="topics", of="kafka", step=True, state=state, since=time.time() - seconds, restarts=restarts)
-    StackState(generation=1, parts={"topics": part}).write(settings.run)
+    own = processes.started(os.getpid())  # stands in for the supervisor: with none, every part is stopped
+    StackState(generation=1, pid=os.getpid(), started=own, parts={"topics": part}).write(settings.run)
 
     assert [one.verdict for one in doctor._parts(settings)] == [verdict]
 
