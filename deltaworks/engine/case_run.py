@@ -5,7 +5,7 @@ table with an entry, by merge where it has keys, so that versions and change fee
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -186,7 +186,8 @@ def _lateness(case: Case, catalog: Catalog) -> Iterator[tuple[int, int]]:
 
 def _micros(value: object) -> int:
     """An event time as microseconds since 1970."""
-    moment = value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)  # type: ignore[arg-type]  # else a date
+    assert isinstance(value, date), "event times are timestamps or dates"
+    moment = value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 

@@ -12,7 +12,7 @@ from deltaworks.engine.flow import Flow
 from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseLostError
 
 log = logging.getLogger("deltaworks.commands")
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
 Report = Callable[[Mapping[str, Any]], None]
 
 

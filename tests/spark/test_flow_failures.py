@@ -1,6 +1,8 @@
 """Batches and transforms that fail: nothing is confirmed that was not done."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +25,21 @@ def writer(owner: Owner, table: str) -> Any:
     return next(one for one in owner.flow.writers if one.declared.name == table)
 
 
+@contextmanager
+def failing_commits(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
+    """Let commits to one table fail for a while."""
+    real = Committer.commit
+
+    def fails(self: Committer, table: OwnedTable, *rest: Any, **given: Any) -> None:
+        if table.name == name:
+            raise RuntimeError("disk full")
+        real(self, table, *rest, **given)
+
+    with monkeypatch.context() as for_a_while:
+        for_a_while.setattr(Committer, "commit", fails)
+        yield
+
+
 def test_settling_after_a_failed_batch_confirms_nothing(
     spark: SparkSession, shop: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,18 +47,9 @@ def test_settling_after_a_failed_batch_confirms_nothing(
     owner, log = Owner(spark, shop, "shop"), Log()
     log.send([change("c", order(1), lsn=1)])  # of customers nothing: their position is only remembered
     owner.take(log.batch())
-    real = Committer.commit
-
-    def fails(self: Committer, table: OwnedTable, *rest: Any, **given: Any) -> None:
-        if table.name == "silver.customers":
-            raise RuntimeError("out of luck")
-        real(self, table, *rest, **given)
-
-    monkeypatch.setattr(Committer, "commit", fails)
     log.send([change("c", customer(1, "Ada"), lsn=2, table="customers")])
-    with pytest.raises(RuntimeError, match="out of luck"):
+    with failing_commits(monkeypatch, "silver.customers"), pytest.raises(RuntimeError, match="disk full"):
         owner.take(log.batch())
-    monkeypatch.setattr(Committer, "commit", real)
     owner.flow.settle()  # as a driver does that leaves
     owner.start()
     owner.catch_up(log)
@@ -55,23 +63,15 @@ def test_nothing_is_committed_after_a_failure_between_batches(
 ) -> None:
     """A batch that waits for the lock meanwhile must not go on from a half-done group of tables."""
     owner, log = Owner(spark, shop, "web"), Log()
-    real = Committer.commit
-
-    def fails(self: Committer, table: OwnedTable, *rest: Any, **given: Any) -> None:
-        if table.name == "gold.page_views_per_minute":
-            raise RuntimeError("disk full")
-        real(self, table, *rest, **given)
-
-    monkeypatch.setattr(Committer, "commit", fails)
     log.send([view(1)])
-    with pytest.raises(RuntimeError, match="disk full"):
-        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
     driver = Driver.__new__(Driver)  # the part that goes between two batches, without a process around it
     driver.flow, driver.lock, driver.failure, driver.stopping = owner.flow, threading.Lock(), None, False
 
-    with pytest.raises(RuntimeError, match="disk full"):
-        driver._between_batches(spark)
-    monkeypatch.setattr(Committer, "commit", real)
+    with failing_commits(monkeypatch, "gold.page_views_per_minute"):
+        with pytest.raises(RuntimeError, match="disk full"):
+            owner.flow.micro_batch(spark.createDataFrame(log.batch()))
+        with pytest.raises(RuntimeError, match="disk full"):
+            driver._between_batches(spark)
     versions = {table.name: table.version for table in owner.flow.tables()}
     log.send([view(2)])
     driver._on_batch(spark.createDataFrame(log.batch()), 2)

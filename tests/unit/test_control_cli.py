@@ -204,19 +204,27 @@ def test_app_is_started_here_seen_restarted_and_stopped(own: Store) -> None:
     assert "stopped" in after.output
 
 
+@contextmanager
+def hanging_driver(own: Store) -> Iterator[None]:
+    """Own the app shop by a process that does nothing, not even end."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as hangs:
+        started = processes.started(hangs.pid)
+        assert started is not None
+        own.acquire("shop", owner="hangs", seconds=60, pid=hangs.pid, process_started=started)
+        try:
+            yield
+        finally:
+            hangs.kill()
+
+
 def test_restart_starts_those_that_ended_and_says_what_stays_stopped(
     own: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One driver that hangs does not keep the others down, and its app has a next step."""
     monkeypatch.setattr(apps, "DRAIN_SECONDS_MAX", 1.0)
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as hangs:
-        started = processes.started(hangs.pid)
-        assert started is not None
-        own.acquire("shop", owner="hangs", seconds=60, pid=hangs.pid, process_started=started)
-
+    with hanging_driver(own):
         result = call("app", "restart", "shop", "web")
 
-        hangs.kill()
     assert result.exit_code == 1
     assert {app.name: app.desired for app in own.apps()} == {"shop": "stopped", "web": "running"}
     assert "web: Airflow is not up" in result.output
@@ -229,14 +237,9 @@ def test_restart_starts_those_that_ended_and_says_what_stays_stopped(
 def test_stop_that_waits_names_the_driver_that_does_not_end(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wish stays; the log says why it hangs."""
     monkeypatch.setattr(apps, "DRAIN_SECONDS_MAX", 0.3)
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as hangs:
-        started = processes.started(hangs.pid)
-        assert started is not None
-        own.acquire("shop", owner="hangs", seconds=60, pid=hangs.pid, process_started=started)
-
+    with hanging_driver(own):
         result = call("app", "stop", "shop", "--wait")
 
-        hangs.kill()
     assert result.exit_code == 1
     assert 'See "deltaworks logs app-shop".' in result.output
 

@@ -140,7 +140,7 @@ def await_orders(shop: Shop, errors: list[Exception], *, orders: int = 20, secon
     while shop.next_order_id < wanted:
         assert not errors
         assert time.monotonic() < end, f"{wanted} orders were not placed"
-        time.sleep(0.02)
+        time.sleep(0.02)  # the simulator works in a thread of its own and tells nobody
 
 
 def test_crashes_of_postgres_lose_and_double_nothing() -> None:
