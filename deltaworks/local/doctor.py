@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import psycopg
+from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
 from deltaworks import processes
 from deltaworks.control import Store
@@ -208,19 +209,34 @@ def _connector(settings: Settings) -> Iterator[Finding]:
     if found is None:
         return
     name, declared = found
-    status, body = connect.ask(settings, "GET", f"/connectors/{name}/status")
+    status, states = _connector_states(settings, name)
     if status != 200:
         yield _fail("connector", f"{name}: Connect answers {status or 'nothing'}", 'Run "deltaworks up"')
         return
-    states = [body["connector"]["state"], *(task["state"] for task in body["tasks"])]
-    if len(states) < 2 or set(states) != {"RUNNING"}:
-        yield _fail("connector", f"{name}: {', '.join(states)}", 'Run "deltaworks logs connect"')
-    else:
-        yield _ok("connector", f"{name} and its task are running")
+    yield from _judged_states(name, states)
     _, running = connect.ask(settings, "GET", f"/connectors/{name}/config")
     changed = sorted(key for key in {*declared, *running} - {"name"} if declared.get(key) != running.get(key))
     if changed:
         yield _warn("connector", f"{name}: {', '.join(changed)} differ from the project's file", 'Run "deltaworks up"')
+
+
+@retry(
+    retry=retry_if_result(lambda found: bool({"UNASSIGNED", "RESTARTING"} & {*found[1]})),
+    stop=stop_after_delay(20),  # a rebalance of the workers, after each change of a connector, takes a few seconds
+    wait=wait_fixed(0.5),
+    retry_error_callback=lambda state: state.outcome.result() if state.outcome is not None else (0, []),
+)
+def _connector_states(settings: Settings, name: str) -> tuple[int, list[str]]:
+    """Connect's answer, and the states of the connector and its tasks once no worker is between two assignments."""
+    status, body = connect.ask(settings, "GET", f"/connectors/{name}/status")
+    return status, [body["connector"]["state"], *(task["state"] for task in body["tasks"])] if status == 200 else []
+
+
+def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
+    if len(states) < 2 or set(states) != {"RUNNING"}:
+        yield _fail("connector", f"{name}: {', '.join(states)}", 'Run "deltaworks logs connect"')
+    else:
+        yield _ok("connector", f"{name} and its task are running")
 
 
 def _slot(settings: Settings) -> Iterator[Finding]:

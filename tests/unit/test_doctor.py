@@ -1,8 +1,11 @@
 """What the doctor looks at without a stack: the sockets of Spark's drivers, played by the stand-in."""
 
+import json
 import os
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,49 @@ def test_part_that_has_just_begun_is_no_fault(
     StackState(generation=1, pid=os.getpid(), started=own, parts={"topics": part}).write(settings.run)
 
     assert [one.verdict for one in doctor._parts(settings)] == [verdict]
+
+
+@pytest.mark.parametrize(("then", "verdict"), [("RUNNING", "ok"), ("FAILED", "fail")])
+def test_connector_between_two_assignments_is_asked_again(
+    tmp_path: Path, scripted_connect: "ScriptedConnect", then: str, verdict: str
+) -> None:
+    """A rebalance of the workers lasts seconds and is no fault; what it ends in may be one."""
+    scripted_connect.states = ["UNASSIGNED", "UNASSIGNED", then]
+    settings = Settings.load(environment={}, data=tmp_path, port_connect=scripted_connect.server_port)
+
+    assert doctor._connector_states(settings, "shop") == (200, [then, then])
+    assert [one.verdict for one in doctor._judged_states("shop", [then, then])] == [verdict]
+
+
+class ScriptedConnect(HTTPServer):
+    """Answers as Kafka Connect does for a connector with one task that goes through `states`."""
+
+    states: list[str]
+
+
+class _Status(BaseHTTPRequestHandler):
+    server: ScriptedConnect
+
+    def do_GET(self) -> None:
+        """Answer the next state."""
+        states = self.server.states
+        state = {"state": states.pop(0) if len(states) > 1 else states[0]}
+        body = json.dumps({"connector": state, "tasks": [state]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def scripted_connect() -> Iterator[ScriptedConnect]:
+    """Serve on a free port."""
+    with ScriptedConnect(("127.0.0.1", 0), _Status) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 def told(settings: Settings) -> str:
