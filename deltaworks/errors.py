@@ -46,6 +46,10 @@ class CommitLostError(LakeError):
     """The version that a commit was made for is taken."""
 
 
+class DetachedError(LakeError):
+    """A table kept failing and was set aside; the others went on."""
+
+
 class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 

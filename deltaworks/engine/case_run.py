@@ -103,6 +103,7 @@ class _Run:
         """Let the table take what its inputs have."""
         while self.flow.behind():
             self.flow.turn(self.spark)
+        self.flow.detached.raise_cause()
 
     def rows(self) -> list[Row]:
         """The table's rows as the lake has them."""

@@ -105,6 +105,9 @@ class Driver:
         with self.lock:
             flow.settle()
             closing.announce()
+        error = flow.detached.error()
+        if self.drain and error is not None:  # a drain is to leave nothing behind
+            raise error
 
     def _work_off(self, until: int) -> None:
         flow = self._open()

@@ -105,6 +105,10 @@ class Heart:
             "last_batch_at": _iso(pulse.last_batch_at),
             "last_commit_at": _iso(pulse.last_commit_at),
             "behind": [writer.declared.name for writer in flow.writers if writer.behind()],
+            "detached": {
+                name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
+                for name, one in list(flow.detached.tables.items())
+            },
             "error": self.error,
             "tables": tables,
         }
