@@ -190,7 +190,7 @@ def _combine(table: Readable) -> Iterator[Finding]:
             yield table.at_column(column.name, "is neither a key nor combined", next_step)
         known = _type(column)
         if kept_as.combine.get(column.name) == "add" and known and not known.adds_exactly:
-            next_step = "Use bigint or decimal(p,s): sums of these do not depend on their order"
+            next_step = "Use bigint, or decimal(p,s) with p below 38: sums of these are exact, or noticed as too large"
             yield table.at_column(column.name, f"add does not go with {column.type}", next_step)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
@@ -45,6 +46,8 @@ class Committer:
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
+        else:
+            rows = without_negative_zero(rows)
         rows, how, parts = _in_parts(table, rows, how)
         if isinstance(rows, pa.Table):
             rows = self._too_large_for_arrow(table, rows, how) or rows
@@ -201,6 +204,12 @@ def sound(rows: pa.Table, schema: pa.Schema, *, subset: bool = False) -> pa.Tabl
     made = pa.table(columns, schema=pa.schema(fields))
     made.validate(full=True)  # raises ArrowInvalid for strings that are not UTF-8
     return made
+
+
+def without_negative_zero(rows: DataFrame) -> DataFrame:
+    """The same soundness for Spark's rows: its texts are UTF-8 already."""
+    doubles = [field.name for field in rows.schema.fields if field.dataType.typeName() == "double"]
+    return rows.withColumns({name: F.col(f"`{name}`") + F.lit(0.0) for name in doubles}) if doubles else rows
 
 
 def _in_parts(table: OwnedTable, rows: Rows, how: Merge | None) -> tuple[Rows, Merge | None, str | None]:
