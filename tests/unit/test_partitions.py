@@ -1,5 +1,6 @@
 """Tables in parts: a hidden column says which part a row lies in, whatever the declared column holds."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def owned(folder: Path, partition: Partition | None) -> OwnedTable:
     )
 
 
-def put(table: OwnedTable, rows: list[Row], *, keys: tuple[str, ...] = (), nullable: bool = False) -> None:
+def put(table: OwnedTable, rows: Sequence[Row], *, keys: tuple[str, ...] = (), nullable: bool = False) -> None:
     """Append rows, or merge them by keys."""
     made = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
     entry = table.entry.follow("batch", counts=Counts(read=len(rows), taken=len(rows)))
