@@ -18,6 +18,7 @@ from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+from deltaworks.engine.partition import Partition, partition_of
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
@@ -119,13 +120,18 @@ class Flow:
 
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
         followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
-        return Input(table=self._owned(declared.name, schema, change_feed=followed))
+        partition = partition_of(declared, schema)
+        return Input(table=self._owned(declared.name, schema, change_feed=followed, partition=partition))
 
-    def _owned(self, name: str, schema: pa.Schema, *, change_feed: bool = False) -> OwnedTable:
+    def _owned(
+        self, name: str, schema: pa.Schema, *, change_feed: bool = False, partition: Partition | None = None
+    ) -> OwnedTable:
         layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
-        return OwnedTable(name=name, path=path, schema=schema, entry=entry, change_feed=change_feed)
+        return OwnedTable(
+            name=name, path=path, schema=schema, entry=entry, change_feed=change_feed, partition=partition
+        )
 
     def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
         """A table beside another; where it is open already, as it stands now."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.engine.partition import Partition
 from deltaworks.errors import ForeignCommitError, LakeError
 
 CHECKPOINT_COMMITS = 20
@@ -38,15 +39,27 @@ class Commit:
 class OwnedTable:
     """Handle of one table. Not thread-safe: the app's lock is held around every use."""
 
-    def __init__(self, *, name: str, path: Path, schema: pa.Schema, entry: Entry, change_feed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        path: Path,
+        schema: pa.Schema,
+        entry: Entry,
+        change_feed: bool = False,
+        partition: Partition | None = None,
+    ) -> None:
         """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
 
-        Raises LakeError if the table on disk has other columns than `schema`.
+        `schema` is what writers give and readers get; a partition's hidden column is stored beside it.
+        Raises LakeError if the table on disk has other columns than `schema`, or other partitions.
         """
-        self.name, self.path, self.schema = name, path, schema
+        self.name, self.path, self.schema, self.partition = name, path, schema, partition
+        self.stored = schema if partition is None else schema.append(partition.field)
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
+        self._refuse_other_partitions()
         self._refuse_other_columns()
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
@@ -59,16 +72,28 @@ class OwnedTable:
         configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
         deltalake.DeltaTable.create(
             str(self.path),
-            schema=self.schema,
+            schema=self.stored,
+            partition_by=self._parts_by,
             name=self.name,
             configuration=configuration,
             commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
             post_commithook_properties=HOOKS_OFF,
         )
 
+    @property
+    def _parts_by(self) -> list[str]:
+        return [] if self.partition is None else [self.partition.name]
+
+    def _refuse_other_partitions(self) -> None:
+        there = self.delta.metadata().partition_columns
+        if there != self._parts_by:
+            declared, found = (", ".join(names) or "none" for names in (self._parts_by, there))
+            finding = f"declared with partitions by {declared}, the table has {found}"
+            raise LakeError(self.name, finding, f"Declare partition_by as it was, or rebuild {self.name}")
+
     def _refuse_other_columns(self) -> None:
         there = {field.name: field.type for field in pa.schema(self.delta.schema())}
-        for field in self.schema:
+        for field in self.stored:
             if field.name not in there:
                 finding = "declared, but not in the table"
             elif not _same(there[field.name], field.type):
@@ -76,7 +101,7 @@ class OwnedTable:
             else:
                 continue
             raise LakeError(f"{self.name}.{field.name}", finding, f"Declare it as it was, or rebuild {self.name}")
-        extra = sorted(set(there) - set(self.schema.names))
+        extra = sorted(set(there) - set(self.stored.names))
         if extra:
             raise LakeError(f"{self.name}.{extra[0]}", "in the table, not declared", "Declare it, or rebuild the table")
 

@@ -56,23 +56,3 @@ def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Sett
         assert run(owner, parts) == expected, f"crash before commit {crash_at}"
         books = owner.ledger()
         assert {sheet.verdict for sheet in books.sheets()} == {"ok"}, f"crash before commit {crash_at}"
-
-
-@pytest.mark.parametrize("app", ["web", "shop"])
-def test_both_commit_paths_leave_the_same_rows(spark: SparkSession, shop: Settings, app: str) -> None:
-    """Random rows through the Arrow path, the Spark path, and a change of path in between."""
-    parts = batches(app)
-    lakes = [
-        run(Owner(spark, shop.changed(data=shop.data / path), app, path=path), parts) for path in ("auto", "spark")
-    ]
-    mixed = Owner(spark, shop.changed(data=shop.data / "mixed"), app)
-    log = Log()
-    for number, part in enumerate(parts):
-        mixed.path = ("spark", "auto")[number % 2]
-        mixed.start()
-        log.send(part)
-        mixed.take(log.batch())
-
-    assert all(lakes[0].values())
-    assert lakes[0] == lakes[1]
-    assert lakes[0] == {table: mixed.rows(table) for table in TABLES[app]}

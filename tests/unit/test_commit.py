@@ -9,6 +9,7 @@ import pytest
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.writers.aggregate import combined
 
 UPSERT = (
     Clause(on="matched", act="update", set={"value": "s.value"}),
@@ -53,6 +54,31 @@ def test_second_change_of_a_key_finds_the_first(tmp_path: Path, kind: pa.DataTyp
         commit(table, [{"key": key, "value": value}], *UPSERT)
 
     assert table.read().to_pylist() == [{"key": key, "value": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "more"),
+    [
+        (pa.int32(), 2**31 - 1, 1),
+        (pa.int64(), 2**63 - 1, 1),
+        (pa.int64(), -(2**63), -1),
+        (pa.decimal128(5, 2), Decimal("999.99"), Decimal("0.01")),
+        (pa.decimal128(37, 0), Decimal("9" * 37), Decimal(1)),
+    ],
+)
+def test_sum_that_does_not_fit_is_refused(tmp_path: Path, kind: pa.DataType, most: object, more: object) -> None:
+    """Integers must not start again from below: nothing is committed, and the sum that is there stays."""
+    schema = pa.schema([("key", pa.int64()), ("value", kind)])
+    entry = Entry(kind="create", app="a", epoch=1)
+    table = OwnedTable(name="gold.sums", path=tmp_path / "sums", schema=schema, entry=entry)
+    add = Clause(on="matched", act="update", set={"value": combined("value", "add", kind)})
+    commit(table, [{"key": 1, "value": most}], UPSERT[1])
+
+    with pytest.raises(Exception, match="too large|out of range|[Oo]verflow"):
+        commit(table, [{"key": 1, "value": more}], add)
+
+    table.reopen()
+    assert (table.version, table.read().to_pylist()) == (1, [{"key": 1, "value": most}])
 
 
 def test_emptied_table_is_a_change(tmp_path: Path) -> None:
