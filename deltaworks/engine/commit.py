@@ -6,6 +6,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import deltalake
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
+from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
 Rows: TypeAlias = pa.Table | DataFrame
@@ -63,7 +65,6 @@ class Committer:
 
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
-        self.guard()
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
@@ -84,6 +85,7 @@ class Committer:
 
     def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None) -> None:
         before = table.version
+        self.guard()
         try:
             if how is None or (rows.num_rows == 0 and not how.whole):
                 self._append(table, rows.select(table.schema.names), entry)
@@ -109,9 +111,7 @@ class Committer:
             if table.delta.version() == before:  # a merge that changes nothing commits nothing
                 self._append(table, table.schema.empty_table(), entry)
         except CommitFailedError as error:
-            raise CommitLostError(
-                table.name, f"version {before + 1} was taken by another commit ({error})", "Restart the app"
-            ) from error
+            raise _taken(table.name, before + 1) from error
 
     def _append(self, table: OwnedTable, rows: pa.Table, entry: Entry) -> None:
         deltalake.write_deltalake(
@@ -123,8 +123,9 @@ class Committer:
         )
 
     def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None) -> None:
-        before = table.version
-        spark = rows.sparkSession
+        """Let Spark commit to the table's stage, as long as that takes; the guard is asked when it is done."""
+        stage, expected = table.stage, table.version + 1
+        stage.follow(table.version, files=() if how is None else table.files())
         if how is None:
             (
                 rows.select(*table.schema.names)
@@ -132,29 +133,34 @@ class Committer:
                 .mode("append")
                 .option("userMetadata", entry.to_json())
                 .option("txnAppId", TXN_APP)
-                .option("txnVersion", before + 1)
-                .save(str(table.path))
+                .option("txnVersion", expected)
+                .save(str(stage.path))
             )
         else:
-            self._merge_by_spark(spark, table, rows, entry, how)
-        table.refresh()
-        if table.delta.version() == before:  # Spark commits nothing when nothing changes
+            self._merge_by_spark(rows, stage.path, how, entry, expected)
+        self.guard()
+        try:
+            committed = stage.publish(expected)
+        except TakenError:
+            raise _taken(table.name, expected) from None
+        if committed:
+            table.refresh()
+        else:  # Spark commits nothing when nothing changes
             self._append(table, table.schema.empty_table(), entry)
 
-    def _merge_by_spark(
-        self, spark: SparkSession, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge
-    ) -> None:
+    def _merge_by_spark(self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int) -> None:
         from delta.tables import DeltaTable
 
+        spark = rows.sparkSession
         settings = {
             "spark.databricks.delta.commitInfo.userMetadata": entry.to_json(),
             "spark.databricks.delta.write.txnAppId": TXN_APP,
-            "spark.databricks.delta.write.txnVersion": str(table.version + 1),
+            "spark.databricks.delta.write.txnVersion": str(expected),
         }
         for name, value in settings.items():
             spark.conf.set(name, value)
         try:
-            merged = DeltaTable.forPath(spark, str(table.path)).alias("t").merge(rows.alias("s"), _keys_equal(how))
+            merged = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), _keys_equal(how))
             for clause in how.clauses:
                 if clause.on == "not matched by source":
                     merged = merged.whenNotMatchedBySourceDelete(clause.when)
@@ -191,6 +197,10 @@ class Committer:
             f"expected to commit version {expected}, found version {table.delta.version()}",
             "Somebody else writes this table; stop them and restart the app",
         )
+
+
+def _taken(table: str, version: int) -> CommitLostError:
+    return CommitLostError(table, f"version {version} was taken by another commit", "Restart the app")
 
 
 def sound(rows: pa.Table, schema: pa.Schema, *, subset: bool = False) -> pa.Table:
