@@ -79,9 +79,7 @@ class Stage:
         yield from (_log_file(number) for number in range(since + 1, version + 1))
 
     def _show(self, name: str) -> None:
-        target = self._table / name
-        if not target.exists():
-            target = self._table / unquote(name)  # names of partitions are written with percent signs
+        target = self._table / unquote(name)  # the log writes names as URLs
         link = self.path / target.relative_to(self._table)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
