@@ -5,6 +5,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import deltalake
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.merge import Clause, Merge
+from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
 __all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
@@ -42,7 +44,6 @@ class Committer:
 
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
-        self.guard()
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
@@ -66,6 +67,7 @@ class Committer:
 
     def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
         before = table.version
+        self.guard()
         try:
             if how is None or (rows.num_rows == 0 and not how.whole):
                 self._append(table, rows.select(table.stored.names), entry)
@@ -91,9 +93,7 @@ class Committer:
             if table.delta.version() == before:  # a merge that changes nothing commits nothing
                 self._append(table, table.stored.empty_table(), entry)
         except CommitFailedError as error:
-            raise CommitLostError(
-                table.name, f"version {before + 1} was taken by another commit ({error})", "Restart the app"
-            ) from error
+            raise _taken(table.name, before + 1) from error
 
     def _append(self, table: OwnedTable, rows: pa.Table, entry: Entry) -> None:
         deltalake.write_deltalake(
@@ -105,8 +105,9 @@ class Committer:
         )
 
     def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None, parts: str | None) -> None:
-        before = table.version
-        spark = rows.sparkSession
+        """Let Spark commit to the table's stage, as long as that takes; the guard is asked when it is done."""
+        stage, expected = table.stage, table.version + 1
+        stage.follow(table.version, files=() if how is None else table.files())
         if how is None:
             (
                 rows.select(*table.stored.names)
@@ -114,30 +115,37 @@ class Committer:
                 .mode("append")
                 .option("userMetadata", entry.to_json())
                 .option("txnAppId", TXN_APP)
-                .option("txnVersion", before + 1)
-                .save(str(table.path))
+                .option("txnVersion", expected)
+                .save(str(stage.path))
             )
         else:
-            self._merge_by_spark(spark, table, rows, entry, how, parts)
-        table.refresh()
-        if table.delta.version() == before:  # Spark commits nothing when nothing changes
+            self._merge_by_spark(rows, stage.path, how, entry, expected, parts)
+        self.guard()
+        try:
+            committed = stage.publish(expected)
+        except TakenError:
+            raise _taken(table.name, expected) from None
+        if committed:
+            table.refresh()
+        else:  # Spark commits nothing when nothing changes
             self._append(table, table.stored.empty_table(), entry)
 
     def _merge_by_spark(
-        self, spark: SparkSession, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge, parts: str | None
+        self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int, parts: str | None
     ) -> None:
         from delta.tables import DeltaTable
 
+        spark = rows.sparkSession
         settings = {
             "spark.databricks.delta.commitInfo.userMetadata": entry.to_json(),
             "spark.databricks.delta.write.txnAppId": TXN_APP,
-            "spark.databricks.delta.write.txnVersion": str(table.version + 1),
+            "spark.databricks.delta.write.txnVersion": str(expected),
         }
         for name, value in settings.items():
             spark.conf.set(name, value)
         try:
             merged = (
-                DeltaTable.forPath(spark, str(table.path))
+                DeltaTable.forPath(spark, str(path))
                 .alias("t")
                 .merge(rows.alias("s"), _all((_keys_equal(how), parts)))
             )
@@ -187,6 +195,10 @@ class Committer:
             f"expected to commit version {expected}, found version {table.delta.version()}",
             "Somebody else writes this table; stop them and restart the app",
         )
+
+
+def _taken(table: str, version: int) -> CommitLostError:
+    return CommitLostError(table, f"version {version} was taken by another commit", "Restart the app")
 
 
 def sound(rows: pa.Table, schema: pa.Schema, *, subset: bool = False) -> pa.Table:

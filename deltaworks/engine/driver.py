@@ -77,6 +77,10 @@ class Driver:
             log.error("%s", error)  # an expected end: one line, no trace
             return EXIT_NOT_OWNER
         except BaseException as error:
+            if (newer := self.ownership.superseded()) is not None:
+                # a version taken, a stage cleared away: whatever it met, the app is a successor's by now
+                log.error("%s (met: %s)", newer, error)
+                return EXIT_NOT_OWNER
             self.heart.stop("failed", error=error)
             self.ownership.give_back()  # the query has stopped: nothing of this process commits any more
             raise

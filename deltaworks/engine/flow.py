@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine import stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
@@ -146,6 +147,7 @@ class Flow:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
         committer = self._committer(None)
         for table in self.tables():
+            stage.clear(table.path)
             if table.entry.kind == "create" and table.entry.epoch == self.epoch:
                 continue
             if table.entry.epoch != self.epoch:

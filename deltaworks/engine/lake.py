@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.partition import Partition
+from deltaworks.engine.stage import Stage
 from deltaworks.errors import ForeignCommitError, LakeError
 
 CHECKPOINT_COMMITS = 20
@@ -66,6 +67,7 @@ class OwnedTable:
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
+        self.stage = Stage(path)
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -177,6 +179,11 @@ class OwnedTable:
         """How many rows the present version has."""
         counts = pa.table(self.delta.get_add_actions())["num_records"]
         return int(pc.sum(counts).as_py() or 0)
+
+    def files(self) -> list[str]:
+        """The present version's files, as the log names them."""
+        names: list[str] = pa.table(self.delta.get_add_actions())["path"].to_pylist()
+        return names
 
     def bytes(self) -> int:
         """Size of the present version's files."""
