@@ -70,11 +70,13 @@ class Log:
 class Owner:
     """An app's driver without its process: opens flows, one after the other, over one lake."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, app: str, *, path: str = "auto") -> None:
-        """Open the first flow."""
+    def __init__(
+        self, spark: SparkSession, settings: Settings, app: str, *, path: str = "auto", epoch: int = 0
+    ) -> None:
+        """Open the first flow, over a lake whose last owner had this epoch."""
         self.spark, self.settings, self.app, self.path = spark, settings, app, path
         self.catalog = catalog.load(settings.project)
-        self.epoch, self.commits, self.crash_at = 0, 0, -1
+        self.epoch, self.commits, self.crash_at = epoch, 0, -1
         self.flow = self.start()
 
     def start(self) -> Flow:

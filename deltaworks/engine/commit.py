@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
+from deltaworks.engine.points import reached
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
 Rows: TypeAlias = pa.Table | DataFrame
@@ -64,6 +65,7 @@ class Committer:
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
         self.guard()
+        reached(table.name, entry.kind, "before-commit")
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
@@ -75,6 +77,7 @@ class Committer:
             self._by_spark(table, rows, entry, how)
         if table.delta.version() != expected:
             self._lost(table, expected)
+        reached(table.name, entry.kind, "after-commit")
         idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
         table.moved_to(expected, entry, brought_rows=not idle)
 
@@ -107,11 +110,15 @@ class Committer:
                     merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
             merged.execute()
             if table.delta.version() == before:  # a merge that changes nothing commits nothing
-                self._append(table, table.schema.empty_table(), entry)
+                self._append_nothing(table, entry)
         except CommitFailedError as error:
             raise CommitLostError(
                 table.name, f"version {before + 1} was taken by another commit ({error})", "Restart the app"
             ) from error
+
+    def _append_nothing(self, table: OwnedTable, entry: Entry) -> None:
+        reached(table.name, entry.kind, "before-empty-commit")
+        self._append(table, table.schema.empty_table(), entry)
 
     def _append(self, table: OwnedTable, rows: pa.Table, entry: Entry) -> None:
         deltalake.write_deltalake(
@@ -139,7 +146,7 @@ class Committer:
             self._merge_by_spark(spark, table, rows, entry, how)
         table.refresh()
         if table.delta.version() == before:  # Spark commits nothing when nothing changes
-            self._append(table, table.schema.empty_table(), entry)
+            self._append_nothing(table, entry)
 
     def _merge_by_spark(
         self, spark: SparkSession, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge

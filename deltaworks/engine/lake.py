@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.engine.points import reached
 from deltaworks.errors import ForeignCommitError, LakeError
 
 CHECKPOINT_COMMITS = 20
@@ -56,6 +57,7 @@ class OwnedTable:
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
+        reached(self.name, entry.kind, "before-commit")
         configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
         deltalake.DeltaTable.create(
             str(self.path),
@@ -65,6 +67,7 @@ class OwnedTable:
             commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
             post_commithook_properties=HOOKS_OFF,
         )
+        reached(self.name, entry.kind, "after-commit")
 
     def _refuse_other_columns(self) -> None:
         there = {field.name: field.type for field in pa.schema(self.delta.schema())}
@@ -114,7 +117,9 @@ class OwnedTable:
 
         This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
         """
+        reached(self.name, "checkpoint", "before-write")
         self.delta.create_checkpoint()
+        reached(self.name, "checkpoint", "after-write")
         self.delta = deltalake.DeltaTable(str(self.path), version=self.version)
         self._checkpointed = self.version
 
