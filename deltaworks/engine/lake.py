@@ -149,8 +149,13 @@ class OwnedTable:
     def read(self, columns: list[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
         """The rows of the present version as Arrow, in the declared types."""
         names = columns or self.schema.names
-        # as_large_types off: strings come back as `string`, as declared
-        table: pa.Table = self.delta.to_pyarrow_dataset().to_table(columns=names, filter=where)
+        dataset = self.delta.to_pyarrow_dataset()  # as_large_types off: strings come back as `string`, as declared
+        try:
+            table: pa.Table = dataset.to_table(columns=names, filter=where)
+        except pa.ArrowNotImplementedError:
+            # delta-rs writes string views when it merges or deletes, and Arrow cannot prune files by those
+            batches = (pa.Table.from_batches([batch]).filter(where) for batch in dataset.to_batches())
+            table = pa.concat_tables([dataset.schema.empty_table(), *batches]).select(names)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
 
     def rows(self) -> int:

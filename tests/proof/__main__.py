@@ -100,10 +100,8 @@ def _kills(walk: Walk, every: Sequence[tuple[Death, ...]], chance: Random) -> It
     kinds: dict[str, list[Death]] = {}
     for death, *more in every:
         table, act, _ = death.point.rsplit(".", 2)
-        main, _, beside = table.partition("__")
-        kind = beside or type(walk.catalog[main].table.kept_as).__name__.lower()
         if act == "batch" and not more:
-            kinds.setdefault(kind, []).append(death)
+            kinds.setdefault(walk.kind(table), []).append(death)
     yield from ((kind, chance.choice(deaths)) for kind, deaths in sorted(kinds.items()))
 
 

@@ -47,6 +47,7 @@ class Walk:
 
     workload: Workload
     path: str
+    """auto (small batches by Arrow), spark, or mixed: another one in each step."""
     seed: int
     folder: Path
     spark: SparkSession
@@ -71,6 +72,11 @@ class Walk:
                 self.live(self.settings, step)
             self.after[step] = rows_of(self.settings)
         return self.found(self.settings)
+
+    def kind(self, table: str) -> str:
+        """What keeps a table, or what a table beside a table is."""
+        main, _, beside = table.partition("__")
+        return beside or type(self.catalog[main].table.kept_as).__name__.lower()
 
     def deaths(self, chance: Random) -> Iterator[tuple[Death, ...]]:
         """For each point one death, in one of the places where it was reached.
@@ -132,13 +138,15 @@ class Walk:
         for records in self.batches[:ends]:
             log.send(records)
             log.batch()
-        epoch = _EPOCHS * (1 + list(STEPS).index(step)) + owners_before
+        number = list(STEPS).index(step)
+        epoch = _EPOCHS * (1 + number) + owners_before
+        path = ("spark", "auto")[number % 2] if self.path == "mixed" else self.path
         while True:
             epoch += 1
             try:
                 if owners_before:
                     self._send(log, waiting)
-                self._own(Owner(self.spark, settings, self.workload.app, path=self.path, epoch=epoch), log, waiting)
+                self._own(Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch), log, waiting)
             except Crash:
                 continue
             return
@@ -173,6 +181,10 @@ class Walk:
         if self.kept(step).exists():
             shutil.copytree(self.kept(step), settings.lake)
         return settings
+
+
+Walks = dict[tuple[str, str], Walk]
+"""By app and path."""
 
 
 def rows_of(settings: Settings) -> Lake:

@@ -17,10 +17,10 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.checker.source import equals
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Entry
 from deltaworks.engine.flow import Flow
 from deltaworks.settings import Settings
 from tests.flows import Log, Record
+from tests.intruder import Intruder
 from tests.tiny_project import Project
 
 BRONZE, NOTES, MEMBERS = "bronze.letters", "silver.notes", "silver.members"
@@ -89,53 +89,6 @@ def found(settings: Settings, *, at_rest: bool = True) -> set[tuple[str, str]]:
         return {(one.invariant, one.place) for one in check(picture, at_rest=at_rest)}
 
 
-class Intruder:
-    """Somebody who writes a table behind its owner's back and copies the owner's last entry."""
-
-    def __init__(self, settings: Settings, table: str) -> None:
-        """Open it."""
-        self.path = settings.lake / table.replace(".", "/")
-        self.delta = deltalake.DeltaTable(str(self.path))
-        self.log = self.path / "_delta_log" / f"{self.delta.version():020d}.json"
-        info = next(line["commitInfo"] for line in self._lines() if "commitInfo" in line)
-        entry = Entry.from_json(info["userMetadata"])
-        assert entry is not None
-        self.entry = entry
-
-    def delete(self, where: str) -> None:
-        """Delete rows."""
-        before = self.delta.to_pyarrow_table().num_rows
-        self.delta.delete(where, commit_properties=self._copied())
-        assert self.delta.to_pyarrow_table().num_rows < before
-
-    def add(self, where: Callable[[dict[str, Any]], bool], **changes: object) -> None:
-        """Add copies of rows, changed so."""
-        rows = self.delta.to_pyarrow_table()
-        more = [row | changes for row in rows.to_pylist() if where(row)]
-        assert more
-        table = pa.Table.from_pylist(more, schema=rows.schema)
-        deltalake.write_deltalake(self.delta, table, mode="append", commit_properties=self._copied())
-
-    def update(self, column: str, value: str, where: str) -> None:
-        """Change values."""
-        self.delta.update({column: value}, predicate=where, commit_properties=self._copied())
-
-    def rewrite(self, entry: Entry) -> None:
-        """Put another entry into the last commit."""
-        lines = self._lines()
-        for line in lines:
-            if "commitInfo" in line:
-                line["commitInfo"]["userMetadata"] = entry.to_json()
-        self.log.write_text("\n".join(map(json.dumps, lines)) + "\n")
-
-    def _lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line]
-
-    def _copied(self) -> deltalake.CommitProperties:
-        quiet = replace(self.entry.follow("compact"))
-        return deltalake.CommitProperties(custom_metadata={"userMetadata": quiet.to_json()})
-
-
 def test_nothing_is_found_in_a_lake_as_its_owner_left_it(settings: Settings) -> None:
     """It was looked at: two tables beside, rows refused, a copy, an older state replaced."""
     with Picture(catalog.load(settings.project), settings.lake) as picture:
@@ -159,7 +112,14 @@ BREAKS: dict[str, tuple[str, Callable[[Intruder], None], set[tuple[str, str]]]] 
     "a refused row of bronze is gone": (
         BRONZE,
         lambda on: on.delete("topic = 'notes' and \"offset\" = 2"),
-        {("I1", BRONZE), ("I1", f"{BRONZE} notes/0"), ("I1", NOTES), ("I1", MEMBERS), ("I7", QUARANTINE)},
+        {
+            ("I1", BRONZE),
+            ("I1", f"{BRONZE} notes/0"),
+            ("I1", NOTES),
+            ("I1", MEMBERS),
+            ("I7", NOTES),
+            ("I7", QUARANTINE),
+        },
     ),
     "a row of bronze is there twice": (
         BRONZE,

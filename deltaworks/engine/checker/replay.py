@@ -24,12 +24,11 @@ _NOT_COMPARED = {"_seq", "_version"}  # of equal changes, and of late rows, a re
 _STEP = "Keep both lakes and report it; a table whose code has changed differs too: then rebuild it"
 
 
-def replay(picture: Picture, spark: SparkSession, settings: Settings, *, into: Path) -> list[Finding]:
-    """Recompute every table over bronze into the folder and compare; the lake must be at rest."""
+def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Finding]:
+    """Recompute every table over bronze into the empty lake of `anew` and compare; the picture must be at rest."""
     behind = [Finding("I5", one.place, f"cannot be told: {one.finding}", one.next_step) for one in progress(picture)]
     if behind:
         return behind
-    anew = settings.changed(data=into)
     for declared, held in picture:
         if isinstance(declared.table.kept_as, Raw):
             _copy(held, anew.lake)
