@@ -27,25 +27,27 @@ def kill(walk: Walk, death: Death) -> list[Finding]:
     """Let a process die there by signal 9, start another owner over its lake; what is wrong with what comes out."""
     settings = walk.copy(death.step)
     arguments = [walk.workload.app, walk.path, str(walk.seed), death.step, str(walk.folder)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.proof.killed", *arguments],
-        cwd=ROOT,
-        env={**settings.inherited(), "DELTAWORKS_FAIL_AT": f"{death.point}:{death.time}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        _, said = process.communicate(timeout=SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        said = b"nothing in time"
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its JVM too: before a new owner starts, the old one is dead
-        process.wait()
-    if process.returncode != -signal.SIGKILL:
-        last = said.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-        told = f"the process ended with {process.returncode}, said last: {last[0][:300]}"
+    said = walk.folder / "said"
+    with said.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.proof.killed", *arguments],
+            cwd=ROOT,
+            env={**settings.inherited(), "DELTAWORKS_FAIL_AT": f"{death.point}:{death.time}"},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(SECONDS_MAX)
+    died = process.poll()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # its JVM too: before a new owner starts, the old one is dead
+    process.wait()
+    if died != -signal.SIGKILL:
+        ended = f"ended with {died}" if died is not None else f"was alive after {SECONDS_MAX} s"
+        last = said.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+        told = f"the process {ended}, said last: {last[0][:300]}"
         return [Finding("drill", str(death), told, "Repeat with the seed")]
     walk.live(settings, death.step, owners_before=OWNERS_BEFORE)
     return walk.judge(settings, death.step)

@@ -10,9 +10,12 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from deltaworks import catalog
 from deltaworks.catalog import Catalog
+from deltaworks.cli import stack
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.checker.source import equals
@@ -251,6 +254,27 @@ def test_a_row_that_is_not_as_in_the_source_is_found(settings: Settings) -> None
     assert look(rows.slice(0, 1)) == ["0 rows missing or other, 1 too many or other"]
     assert look(rows, rows.slice(1)) == ["1 rows missing or other, 0 too many or other"]
     assert look(rows.slice(0, 0), rows.slice(1), rows.slice(1)) == ["1 rows missing or other, 1 too many or other"]
+
+
+def test_doctor_looks_deep(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds is said, promise by promise; what does not is a finding with its next step, and exit code 1."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def look() -> tuple[int, dict[str, str]]:
+        main = typer.Typer()
+        stack.register(main)
+        done = CliRunner().invoke(main, ["doctor", "--deep", "--json"])
+        rows = json.loads(done.stdout)
+        assert all(row["next step"] for row in rows if row["verdict"] == "fail")
+        return done.exit_code, {row["check"]: row["verdict"] for row in rows if row["check"].startswith("I")}
+
+    _, kept = look()  # the exit code is the machine's too: ports that are taken, a full disk
+    Intruder(settings, MEMBERS).add(lambda row: row["member_id"] == 1)
+    code, broken = look()
+
+    assert kept == dict.fromkeys(("I1", "I2", "I6", "I7"), "ok")
+    assert (code, broken) == (1, {"I1": "ok", f"I2 {MEMBERS}": "fail", "I6": "ok", "I7": "ok"})
 
 
 def members(settings: Settings, known: Catalog) -> pa.Table:
