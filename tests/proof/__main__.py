@@ -89,8 +89,8 @@ def _walk(walk: Walk, path: str, deaths: int | None, killed: set[tuple[str, str]
     every = list(walk.deaths(chance))
     for places in every if deaths is None else chance.sample(every, min(deaths, len(every))):
         yield tried("exception", places, partial(walk.die, places))
-    for kind, death in () if killed is None else _kills(walk, every, chance):
-        if (kind, path) not in killed:
+    for kind, death in _kills(walk, every, chance):
+        if killed is not None and (kind, path) not in killed:
             killed.add((kind, path))
             yield tried("kill -9", (death,), partial(kill, walk, death))
 

@@ -83,10 +83,10 @@ def _offsets(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
     position = held.entry.position
     sql = f"""select topic, "partition"::varchar, count(*), min("offset"), max("offset")
         from {named(held.name)} group by all"""  # noqa: S608  # our own table's name, quoted
-    there = {(topic, part): rest for topic, part, *rest in picture.connection.execute(sql).fetchall()}
+    there = {(topic, part): numbers for topic, part, *numbers in picture.connection.execute(sql).fetchall()}
     told = {(topic, part) for topic, parts in position.offsets.items() for part in parts}
     for topic, part in sorted(told | set(there)):
-        rows, low, high = there.get((topic, part), (0, None, None))
+        rows, low, high = there.get((topic, part), (0, 0, 0))
         upto = position.offsets.get(topic, {}).get(part, 0)
         first = position.first.get(topic, {}).get(part, 0)
         counted = position.rows.get(topic, {}).get(part, 0)
@@ -94,7 +94,7 @@ def _offsets(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
         place = f"{declared.name} {topic}/{part}"
         if rows != counted:
             yield Finding("I1", place, f"{counted} rows kept by the ledger, {rows} present", _DEFECT)
-        if high is not None and (high >= upto or low < first):
+        if rows and (high >= upto or low < first):
             yield Finding("I1", place, f"offsets {low} to {high} present, read were {first} to {upto - 1}", _DEFECT)
         if upto - first - lost < rows:
             yield Finding("I1", place, f"{rows} rows from {upto - first - lost} offsets", _DEFECT)

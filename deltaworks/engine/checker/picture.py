@@ -80,7 +80,7 @@ class Picture:
         """Open them, readers first."""
         self.catalog, self.lake = catalog, lake
         self.tables: dict[str, Held] = {}
-        for declared in reversed(catalog.tables.values()):
+        for declared in reversed(list(catalog.tables.values())):
             layer, name = declared.name.split(".", 1)
             beside = (lake / layer).glob(f"{name}__*")
             for path in (lake / layer / name, *sorted(beside)):
