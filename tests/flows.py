@@ -71,13 +71,23 @@ class Owner:
     """An app's driver without its process: opens flows, one after the other, over one lake."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, app: str, *, path: str = "auto", detaches: bool = False
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        app: str,
+        *,
+        path: str = "auto",
+        epoch: int = 0,
+        detaches: bool = False,
     ) -> None:
-        """Open the first flow; unless it `detaches`, the error of a table that is set aside is raised."""
+        """Open the first flow, over a lake whose last owner had this epoch.
+
+        Unless it `detaches`, the error of a table that is set aside is raised.
+        """
         self.spark, self.settings, self.app, self.path, self.detaches = spark, settings, app, path, detaches
         self.now = 0.0
         self.catalog = catalog.load(settings.project)
-        self.epoch, self.commits, self.crash_at = 0, 0, -1
+        self.epoch, self.commits, self.crash_at = epoch, 0, -1
         self.flow = self.start()
 
     def start(self) -> Flow:

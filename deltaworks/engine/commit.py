@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.merge import Clause, Merge
+from deltaworks.engine.points import reached
 from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
@@ -58,6 +59,7 @@ class Committer:
             self._by_spark(table, rows, entry, how, parts)
         if table.delta.version() != expected:
             self._lost(table, expected)
+        reached(table.name, entry.kind, "after-commit")
         idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
         table.moved_to(expected, entry, brought_rows=not idle)
 
@@ -68,6 +70,7 @@ class Committer:
     def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
         before = table.version
         self.guard()
+        reached(table.name, entry.kind, "before-commit")
         try:
             if how is None or (rows.num_rows == 0 and not how.whole):
                 self._append(table, rows.select(table.stored.names), entry)
@@ -91,9 +94,13 @@ class Committer:
                     merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
             merged.execute()
             if table.delta.version() == before:  # a merge that changes nothing commits nothing
-                self._append(table, table.stored.empty_table(), entry)
+                self._append_nothing(table, entry)
         except CommitFailedError as error:
             raise _taken(table.name, before + 1) from error
+
+    def _append_nothing(self, table: OwnedTable, entry: Entry) -> None:
+        reached(table.name, entry.kind, "before-empty-commit")
+        self._append(table, table.stored.empty_table(), entry)
 
     def _append(self, table: OwnedTable, rows: pa.Table, entry: Entry) -> None:
         deltalake.write_deltalake(
@@ -121,6 +128,7 @@ class Committer:
         else:
             self._merge_by_spark(rows, stage.path, how, entry, expected, parts)
         self.guard()
+        reached(table.name, entry.kind, "before-commit")
         try:
             committed = stage.publish(expected)
         except TakenError:
@@ -128,7 +136,7 @@ class Committer:
         if committed:
             table.refresh()
         else:  # Spark commits nothing when nothing changes
-            self._append(table, table.stored.empty_table(), entry)
+            self._append_nothing(table, entry)
 
     def _merge_by_spark(
         self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int, parts: str | None
@@ -145,9 +153,7 @@ class Committer:
             spark.conf.set(name, value)
         try:
             merged = (
-                DeltaTable.forPath(spark, str(path))
-                .alias("t")
-                .merge(rows.alias("s"), _all((_keys_equal(how), parts)))
+                DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), _all((_keys_equal(how), parts)))
             )
             for clause in how.clauses:
                 if clause.on == "not matched by source":

@@ -24,6 +24,7 @@ from deltaworks.engine.commands import obey
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.heart import Heart
 from deltaworks.engine.ownership import Ownership
+from deltaworks.engine.points import die_at
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
 from deltaworks.errors import (
@@ -66,6 +67,8 @@ class Driver:
         return self._own(lambda: self._work_off(until))
 
     def _own(self, work: Callable[[], None]) -> int:
+        if self.settings.fail_at is not None:
+            die_at(self.settings.fail_at)
         self.store.declare_apps(self.catalog.apps)
         try:
             self.ownership.take()

@@ -20,6 +20,7 @@ from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.partition import Partition, partition_of
+from deltaworks.engine.points import reached
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
@@ -183,6 +184,7 @@ class Flow:
             return
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
         self.guard()
+        reached(side.name, entry.kind, "before-commit")
         before = side.version
         side.delta.delete(
             f"{column} > {beyond}",
@@ -192,6 +194,7 @@ class Flow:
         if side.delta.version() == before:
             self._committer(None).mark(side, entry)
         else:
+            reached(side.name, entry.kind, "after-commit")
             side.moved_to(side.delta.version(), entry, brought_rows=True)
 
     def tables(self) -> Iterator[OwnedTable]:

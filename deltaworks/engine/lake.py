@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.partition import Partition
+from deltaworks.engine.points import reached
 from deltaworks.engine.stage import Stage
 from deltaworks.errors import ForeignCommitError, LakeError
 
@@ -71,6 +72,7 @@ class OwnedTable:
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
+        reached(self.name, entry.kind, "before-commit")
         configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
         deltalake.DeltaTable.create(
             str(self.path),
@@ -81,6 +83,7 @@ class OwnedTable:
             commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
             post_commithook_properties=HOOKS_OFF,
         )
+        reached(self.name, entry.kind, "after-commit")
 
     @property
     def _parts_by(self) -> list[str]:
@@ -141,7 +144,9 @@ class OwnedTable:
 
         This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
         """
+        reached(self.name, "checkpoint", "before-write")
         self.delta.create_checkpoint()
+        reached(self.name, "checkpoint", "after-write")
         self.delta = deltalake.DeltaTable(str(self.path), version=self.version)
         self._checkpointed = self.version
 
@@ -171,8 +176,13 @@ class OwnedTable:
     def read(self, columns: list[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
         """The rows of the present version as Arrow, in the declared types."""
         names = columns or self.schema.names
-        # as_large_types off: strings come back as `string`, as declared
-        table: pa.Table = self.delta.to_pyarrow_dataset().to_table(columns=names, filter=where)
+        dataset = self.delta.to_pyarrow_dataset()  # as_large_types off: strings come back as `string`, as declared
+        try:
+            table: pa.Table = dataset.to_table(columns=names, filter=where)
+        except pa.ArrowNotImplementedError:
+            # delta-rs writes string views when it merges or deletes, and Arrow cannot prune files by those
+            batches = (pa.Table.from_batches([batch]).filter(where) for batch in dataset.to_batches())
+            table = pa.concat_tables([dataset.schema.empty_table(), *batches]).select(names)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
 
     def rows(self) -> int:

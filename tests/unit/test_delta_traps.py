@@ -168,7 +168,7 @@ def test_literal_bounds_of_the_keys_leave_files_out(tmp_path: Path) -> None:
         return int(metrics["num_target_files_skipped_during_scan"])
 
     bare = files_left_out("t.key = s.key")
-    bounded = files_left_out(_on(newer("key"), few))
+    bounded = files_left_out(_on(newer("key"), few, None))
 
     assert bounded == 2
     assert bare == 0
