@@ -252,6 +252,10 @@ class Flow:
         for table in self.tables():
             table.tend()
 
+    def rebuild_book(self) -> int:
+        """Write the copy of the entries anew from the commits; returns how many there are."""
+        return self.book.rebuild(self.tables(), self._committer(None))
+
     def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
         if turn is None:
             return 0

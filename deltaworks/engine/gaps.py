@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, cast
 
 import deltalake
 import pyarrow as pa
@@ -35,9 +35,10 @@ OFFSETS_MAX = 250_000
 """So many offsets are looked at in one stretch: a bound on memory, and on how long one look takes."""
 LISTED_MAX = 1_000
 """A stretch ends where it has so many gaps to list: an entry stays small."""
-SEEK_OVER = 500
+SEEK_OVER = 1_000
 """To read over so many records costs the consumer about as much as to seek."""
 _POLL_SECONDS = 5.0
+Booked = tuple[str, str, str, int, int]
 Hole = tuple[int, int]
 """Offsets [first, upto)."""
 
@@ -51,6 +52,12 @@ class Gap:
     kind: Kind
     first: int
     upto: int
+
+    @classmethod
+    def read(cls, booked: Booked) -> Self:
+        """As an entry has it."""
+        topic, partition, kind, first, upto = booked
+        return cls(topic=topic, partition=partition, kind=cast("Kind", kind), first=first, upto=upto)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +127,8 @@ class BrokerWitness:
                     "auto.offset.reset": "error",  # else a jump to other offsets would look like a gap
                     "isolation.level": "read_committed" if committed else "read_uncommitted",
                     "fetch.wait.max.ms": 100,
-                    "fetch.message.max.bytes": 64 * 1024,  # mostly a few records are wanted of a place
-                    "queued.min.messages": 100,
+                    "fetch.message.max.bytes": 128 * 1024,  # mostly a few records are wanted of a place
+                    "fetch.queue.backoff.ms": 10,  # the default, a second, is waited each time the queue is full
                     "socket.timeout.ms": 10_000,
                     "log_level": 3,
                 }
@@ -251,7 +258,7 @@ def explain(witness: Witness, bronze: Path, *, topic: str, partition: str, first
     return _stretch(topic, partition, first, upto, gaps)
 
 
-def booked(position: Position, found: deque[Stretch]) -> tuple[Position, tuple[tuple[str, str, str, int, int], ...]]:
+def booked(position: Position, found: deque[Stretch]) -> tuple[Position, tuple[Booked, ...]]:
     """A bronze table's position with these findings in it, and the gaps to list; takes them out of `found`."""
     asked = {topic: dict(parts) for topic, parts in position.asked.items()}
     explained = {t: {p: dict(kinds) for p, kinds in parts.items()} for t, parts in position.explained.items()}
