@@ -43,7 +43,7 @@ def _contents(version: int, offsets: Mapping[str, Mapping[str, int]], unknown: S
         for topic, parts in sorted(offsets.items())
         for partition, upto in sorted(parts.items(), key=lambda part: int(part[0]))
     ]
-    show.listing(rows, title=f"Processed through: what version {version} contains", as_json=False)
+    show.listing(rows, title=f"Version {version} contains", as_json=False)
     for one in unknown:
         show.out.print(one, style="yellow", markup=False, soft_wrap=True)
 

@@ -284,7 +284,7 @@ class Examiner:
         self._lock = Lock()
 
     def look(self, *, seconds_max: float) -> bool:
-        """Go on for a while; True when everything that was read is explained. Raises SourceError."""
+        """Go on for a while, by one stretch at least; True when all that was read is explained. Raises SourceError."""
         with self._lock:  # of two threads that look at once, the second finds nothing left
             return self._look(time.monotonic() + seconds_max)
 
@@ -294,9 +294,9 @@ class Examiner:
             for topic, parts in position.offsets.items():
                 for partition, upto in parts.items():
                     while (first := self._from(writer.table.name, position, topic, partition)) < upto:
+                        self._one(writer, topic, partition, first, upto)
                         if time.monotonic() > until:
                             return False
-                        self._one(writer, topic, partition, first, upto)
         return True
 
     def _from(self, table: str, position: Position, topic: str, partition: str) -> int:
