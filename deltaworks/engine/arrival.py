@@ -65,7 +65,7 @@ def _look(lineage: Lineage, table: str) -> tuple[Through | None, str | None]:
 
 def _lacking(lineage: Lineage, table: str, topic: str, partition: int, offset: int) -> str:
     """Which table of the way is the first that lacks the record: the one that the others wait for."""
-    why = f"no table on the way has read topic {topic} partition {partition}"
+    why = f"it has taken nothing yet of topic {topic} partition {partition}"
     for name in dict.fromkeys(lineage.below(table)):
         through = lineage.processed_through(name)
         if through.unknown:

@@ -116,7 +116,7 @@ class BrokerWitness:
     def __init__(self, *, bootstrap: str, timeout_seconds: float = 15.0) -> None:
         """Connect lazily."""
         self._timeout = timeout_seconds
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 10_000, "log_level": 3})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 10_000, "log_level": 2})
         self._consumers = {
             committed: Consumer(
                 {
@@ -130,7 +130,7 @@ class BrokerWitness:
                     "fetch.message.max.bytes": 128 * 1024,  # mostly a few records are wanted of a place
                     "fetch.queue.backoff.ms": 10,  # the default, a second, is waited each time the queue is full
                     "socket.timeout.ms": 10_000,
-                    "log_level": 3,
+                    "log_level": 2,
                 }
             )
             for committed in (False, True)

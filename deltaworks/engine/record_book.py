@@ -62,7 +62,8 @@ class RecordBook:
     def record(self, tables: Iterable[OwnedTable], committer: "Committer") -> bool:
         """Copy the next commits of these tables; True if there are more."""
         before = self.table.entry.position.versions
-        marks, rows = dict(before), []
+        marks = dict(before)
+        rows: list[dict[str, object]] = []
         for table in tables:
             if table is not self.table:
                 rows += islice(_beyond(table, marks), COMMITS_MAX - len(rows))

@@ -14,6 +14,7 @@ from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.ledger import Ledger
 from deltaworks.settings import ROOT, Settings
 from deltaworks.words import drop, minutes, side_output
+from deltaworks.words.lateness import Late, SideOutput
 from tests.arrow_flow import ArrowOwner
 from tests.flows import START, Record
 from tests.shop_rows import broken, change, customer, order, tombstone, view
@@ -90,17 +91,16 @@ def test_bronze_rows_are_listed(tmp_path: Path) -> None:
     assert [listed(web, one) for one in found.values()] == [2, 2]
 
 
-@pytest.mark.parametrize("late", ["drop", "side_output"])
-def test_late_rows_are_listed_where_they_are(tmp_path: Path, late: str) -> None:
+@pytest.mark.parametrize("policy", [drop(after=minutes(10)), side_output(after=minutes(10))])
+def test_late_rows_are_listed_where_they_are(tmp_path: Path, policy: Late) -> None:
     """Dropped ones stand in the input, those set aside beside the table."""
     web = owner(tmp_path, "web", [view(1)], [view(2, at=START - timedelta(hours=2)), view(3)])
     declared = web.catalog["gold.page_views_per_minute"]
-    policy = {"drop": drop, "side_output": side_output}[late](after=minutes(10))
     entry = Entry(kind="batch", app="web", epoch=1, ingest_seq=2, totals=Counts(read=3, taken=2, late=1))
 
     found = {one.number: one for one in behind(replace(declared, table=replace(declared.table, late=policy)), entry)}
 
-    if late == "side_output":
+    if isinstance(policy, SideOutput):
         assert found["late"].command == 'deltaworks sql "select * from gold.page_views_per_minute__late"'
     else:
         assert listed(web, found["late"]) == 1
