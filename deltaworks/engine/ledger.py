@@ -124,9 +124,8 @@ class Ledger:
         """Every gap of a topic that is not a marker: as the commits say, and as the witness says of the rest."""
         for declared in self.catalog.tables.values():
             if topic in declared.topics and declared.name in self._standing:
-                for logged in self.commits(declared.name):
-                    for gap in () if logged.entry is None else logged.entry.gaps:
-                        yield from [found for found in [Gap.read(gap)] if found.topic == topic]
+                for entry in Lineage(self.lake).entries(declared.name):
+                    yield from (gap for gap in map(Gap.read, entry.gaps) if gap.topic == topic)
                 yield from self._gaps_not_asked(declared.name, topic, witness)
 
     def _gaps_not_asked(self, bronze: str, topic: str, witness: Witness) -> Iterator[Gap]:

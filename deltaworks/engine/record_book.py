@@ -5,6 +5,7 @@ and made anew from the commits at any time. How far each table's log is copied s
 One table per app, because each Delta table has one owner; analysts see all of them as `ops.ledger`.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,6 @@ import pyarrow.dataset as ds
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log
-from deltaworks.errors import LakeError
 
 if TYPE_CHECKING:  # it brings Spark, and readers of the lake need this module without
     from deltaworks.engine.commit import Committer
@@ -42,7 +42,12 @@ SCHEMA = pa.schema(
 """A table that was moved away and made anew has another id. The rest of an entry is in its JSON."""
 COMMITS_MAX = 1_000
 """So many commits are copied at once: this happens while the app's lock is held."""
+COMPACT_EACH = 60
+"""After so many commits of its own the copy is compacted: nobody else does it..."""
+TARGET_BYTES = 16 * 2**20
+"""...into files that are small enough to be written anew between two batches."""
 _Marks = dict[str, int]
+log = logging.getLogger("deltaworks.record_book")
 
 
 def book_name(app: str) -> str:
@@ -71,6 +76,8 @@ class RecordBook:
             counts = Counts(read=len(rows), taken=len(rows))
             entry = self.table.entry.follow("batch", counts=counts, position=Position(versions=marks))
             committer.commit(self.table, pa.Table.from_pylist(rows, schema=SCHEMA), entry)
+            if self.table.version % COMPACT_EACH == 0:
+                self._compact(committer)
         return len(rows) >= COMMITS_MAX
 
     def rebuild(self, tables: Iterable[OwnedTable], committer: "Committer") -> int:
@@ -95,6 +102,18 @@ class RecordBook:
         self.table.moved_to(expected, entry, brought_rows=True)
         self.table.checkpoint()
         return total.rows
+
+    def _compact(self, committer: "Committer") -> None:
+        committer.guard()
+        before, entry = self.table.version, self.table.entry.follow("compact")
+        self.table.delta.optimize.compact(
+            target_size=TARGET_BYTES,
+            commit_properties=self.table.properties(entry),
+            post_commithook_properties=HOOKS_OFF,
+        )
+        if self.table.delta.version() > before:
+            self.table.moved_to(self.table.delta.version(), entry, brought_rows=False)
+            self.table.checkpoint()
 
     def _older_than_log(self, table: OwnedTable) -> pa.Table:
         first = first_version(table.path) or 0
@@ -126,12 +145,14 @@ def _all(kept: Iterable[pa.Table], tables: Iterable[OwnedTable]) -> Iterator[pa.
 
 def _beyond(table: OwnedTable, marks: _Marks) -> Iterator[dict[str, object]]:
     """The commits of a table beyond its mark, which moves along."""
-    key = _key(table)
-    begin = marks[key] + 1 if key in marks else first_version(table.path) or 0
+    key, first = _key(table), first_version(table.path) or 0
+    begin = max(marks.get(key, -1) + 1, first)
+    if key in marks and begin > marks[key] + 1:  # a driver that was away for as long as logs are kept
+        log.warning("%s: the commits %d to %d are in no log any more", table.name, marks[key] + 1, begin - 1)
     for version in range(begin, table.version + 1):
         logged = read_log(table.path, version)
         if logged is None:
-            raise LakeError(table.name, f"log of version {version} is gone", "Restore it, or rebuild the table")
+            return
         marks[key] = version
         yield _row(table, logged)
 

@@ -73,6 +73,18 @@ class Lineage:
         logged = self._log(table, version)
         return logged.entry if logged is not None else self._copied(table, ds.field("version") == version)
 
+    def entries(self, table: str) -> Iterator[Entry]:
+        """Every entry of a table that is known, newest first: those of its log, then the copies of older ones."""
+        folder, version = self.path(table), self.newest(table)
+        while (logged := read_log(folder, version)) is not None:
+            if logged.entry is not None:
+                yield logged.entry
+            version -= 1
+        for text in reversed(self._copies(table, ds.field("version") <= version)):
+            entry = Entry.from_json(text)
+            if entry is not None:
+                yield entry
+
     def below(self, table: str) -> Iterator[str]:
         """The table and every table that it was made from, by the newest entries."""
         yield table
@@ -145,14 +157,19 @@ class Lineage:
 
     def _copied(self, table: str, which: ds.Expression) -> Entry | None:
         """The newest entry of such a version in `ops.ledger`."""
+        copies = self._copies(table, which)
+        return Entry.from_json(copies[-1]) if copies else None
+
+    def _copies(self, table: str, which: ds.Expression) -> list[str]:
+        """Entries in `ops.ledger`, as they were written, by version."""
         made = str(deltalake.DeltaTable(str(self.path(table))).metadata().id)
         where = (ds.field("table_name") == table) & (ds.field("table_id") == made) & which
         for folder in sorted((self.lake / LAYER).glob("ledger_*")):
             data = deltalake.DeltaTable(str(folder)).to_pyarrow_dataset()
             rows: pa.Table = data.to_table(columns=["version", "entry"], filter=where).sort_by("version")
-            if rows.num_rows:
-                return Entry.from_json(rows["entry"][-1].as_py())
-        return None
+            if rows.num_rows:  # a table has one app
+                return [str(text) for text in rows["entry"].to_pylist()]
+        return []
 
 
 def _common(ways: Iterable[Offsets]) -> dict[str, dict[str, int]]:

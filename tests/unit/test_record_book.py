@@ -135,3 +135,35 @@ def test_analysts_see_the_entries_of_all_apps_as_one_table(web: ArrowOwner) -> N
     assert apps == [("shop",), ("web",)]
     assert sums == [(3, 2, 1)]
     assert later == [(5,)]
+
+
+def test_copy_is_compacted_by_itself(web: ArrowOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its small files become one now and then, and it goes on from there."""
+    monkeypatch.setattr("deltaworks.engine.record_book.COMPACT_EACH", 2)
+    for number in range(4):
+        work(web, number)
+        web.flow.settle()
+
+    book = web.flow.book.table
+
+    assert book.delta.get_add_actions().num_rows < 4
+    assert "compact" in {None if one.entry is None else one.entry.kind for one in book.commits_backwards()}
+    assert len({(row["table_name"], row["version"]) for row in copied(web)}) == len(copied(web)) > 12
+
+
+def test_commits_that_nobody_copied_in_time_are_told(web: ArrowOwner, caplog: pytest.LogCaptureFixture) -> None:
+    """The owner was away while the log was cleaned up: it says so, and copies the rest."""
+    work(web, 1)
+    web.flow.settle()
+    for number in (2, 3):
+        work(web, number)
+    silver = web.flow.inputs["silver.page_views"].table
+    silver.checkpoint()
+    for version in range(3):
+        (silver.path / "_delta_log" / f"{version:020d}.json").unlink()
+
+    web.flow.settle()
+
+    versions = [row["version"] for row in copied(web) if row["table_name"] == "silver.page_views"]
+    assert versions == [0, 1, 3]
+    assert "silver.page_views: the commits 2 to 2 are in no log any more" in caplog.text
