@@ -50,6 +50,10 @@ class DetachedError(LakeError):
     """A table kept failing and was set aside; the others went on."""
 
 
+class NotArrivedError(LakeError):
+    """The record that somebody waits for is not in the table: not yet, or it was refused."""
+
+
 class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 

@@ -22,6 +22,7 @@ from deltaworks.engine.broker import Broker
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import obey
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.gaps import BrokerWitness, Examiner
 from deltaworks.engine.heart import Heart
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.points import die_at
@@ -40,6 +41,7 @@ from deltaworks.settings import Settings
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
+LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 log = logging.getLogger("deltaworks.driver")
 
 
@@ -99,7 +101,7 @@ class Driver:
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
-        self.heart.watch(flow, broker)
+        self.heart.watch(flow, broker, Examiner(BrokerWitness(bootstrap=self.settings.kafka), flow.bronze))
         self.heart.state = "running"
         try:
             self._loop(spark, query, closing)
@@ -109,6 +111,7 @@ class Driver:
             query.stop()
         if self.failure is not None:  # the last batch, while the app was draining
             raise self.failure
+        self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
         with self.lock:
             flow.settle()
             closing.announce()

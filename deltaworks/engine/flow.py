@@ -21,6 +21,7 @@ from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.partition import Partition, partition_of
 from deltaworks.engine.points import reached
+from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
@@ -38,6 +39,7 @@ from deltaworks.words.lateness import SideOutput
 
 _SYSTEM: dict[type[KeptAs], pa.Schema] = {Append: append.SYSTEM, Latest: latest.SYSTEM}
 """Columns of the engine that stand beside the declared ones, by how a table is kept."""
+RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
 ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
 
@@ -80,11 +82,12 @@ class Flow:
         self.writers: list[Writer] = []
         self.detached = Detachments(clock=clock)
         self.pulse = Pulse()
-        self._settled_at = time.monotonic()
+        self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
         self._large = path == "spark"
         for declared in catalog.app(app):
             self._open(declared)
+        self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -198,10 +201,11 @@ class Flow:
             side.moved_to(side.delta.version(), entry, brought_rows=True)
 
     def tables(self) -> Iterator[OwnedTable]:
-        """Every table of the app, side tables included."""
+        """Every table of the app, side tables and the copy of the entries included."""
         yield from (source.table for source in self.inputs.values())
         for sides in self.sides.values():
             yield from sides.values()
+        yield self.book.table
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -308,11 +312,20 @@ class Flow:
             return
         self._settled_at = now
         committer = self._committer(None)
+        for raw in self.bronze:
+            raw.settle(committer)
         for writer in self.writers:
             if writer.declared.name not in self.detached:
                 writer.settle(committer)
+        if not after_seconds or now - self._recorded_at >= RECORD_SECONDS:
+            more = self.book.record(self.tables(), committer)
+            self._recorded_at = -RECORD_SECONDS if more else now
         for table in self.tables():
             table.tend()
+
+    def rebuild_book(self) -> int:
+        """Write the copy of the entries anew from the commits; returns how many there are."""
+        return self.book.rebuild(self.tables(), self._committer(None))
 
     def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
         if turn is None:
