@@ -67,7 +67,7 @@ class Committer:
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
-            if how is not None and self.spark is not None and self._touched(table, rows, how) > self.arrow_bytes_max:
+            if how is not None and self.spark is not None and self.touched(table, rows, how) > self.arrow_bytes_max:
                 rows = self.spark.createDataFrame(rows)
         if isinstance(rows, pa.Table):
             self._by_arrow(table, rows, entry, how)
@@ -169,7 +169,7 @@ class Committer:
             for name in settings:
                 spark.conf.unset(name)
 
-    def _touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
+    def touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
         """Bytes of the files that a merge of `rows` would read; 0 while the whole table is small enough."""
         size = table.bytes()
         if size <= self.arrow_bytes_max or (rows.num_rows == 0 and not how.whole):

@@ -19,9 +19,10 @@ from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.writers import append, latest
+from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import LATE_SYSTEM, AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import QUARANTINE
 from deltaworks.engine.writers.raw import RawWriter
@@ -29,7 +30,7 @@ from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
 from deltaworks.errors import DeclarationError, LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
 from deltaworks.words.lateness import SideOutput
 
 ARROW_AGAIN = 2
@@ -88,6 +89,11 @@ class Flow:
                 source, side = self._over_bronze(declared)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
                 self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
+            case History():
+                own = self._input(declared, arrow_schema(declared.columns, system=history.SYSTEM))
+                source, side = self._over_bronze(declared)
+                deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
+                self.writers.append(HistoryWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 source, late = self.inputs[declared.inputs[0]], None
