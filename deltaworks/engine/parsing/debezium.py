@@ -25,6 +25,7 @@ ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent="__debe
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
 NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
+AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
 
 _COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
 _ROW_OPS = frozenset({"r", "c", "u"})
@@ -39,6 +40,8 @@ class DebeziumParser:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     epoch: int
+    timed: bool = False
+    """Whether a change must say when it happened."""
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:
@@ -62,6 +65,7 @@ class DebeziumParser:
         lsns: list[int | None] = [None] * len(chunk)
         streamed: list[int | None] = [None] * len(chunk)
         commits: list[int | None] = [None] * len(chunk)
+        times: list[int | None] = [None] * len(chunk)
         keys: list[bytes | None] | None = None
         for place, found in enumerate(chunk.documents):
             change = _change(found, self.reads.table)
@@ -71,9 +75,12 @@ class DebeziumParser:
                 sheet.refuse(place, change)
                 continue
             lsns[place], streamed[place], commits[place] = _lsn(change), _streamed(change), _commit(change)
+            times[place] = _at(change)
             op = change["op"]
             if lsns[place] is None:
                 sheet.refuse(place, "source: no usable lsn")
+            elif self.timed and times[place] is None:
+                sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
             elif op == "d":
@@ -83,7 +90,8 @@ class DebeziumParser:
                 sheet.keep(place, "truncate", None)
             else:
                 sheet.refuse(place, "op: not known")
-        return sheet.batch(self.converters, self.keys, self._source(chunk, commits, lsns, streamed))
+        source = self._source(chunk, commits, lsns, streamed)
+        return sheet.batch(self.converters, self.keys, source, at=times)
 
     def _row(self, sheet: Sheet, place: int, change: Document) -> None:
         after = change.get("after")
@@ -142,6 +150,14 @@ def _commit(change: Document) -> int:
     """
     found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
     return min(int(found[1]), LSN_MAX) if found else 0
+
+
+def _at(change: Document) -> int | None:
+    """When the source committed the change, or read the row for a snapshot, in microseconds since 1970."""
+    source = change["source"]
+    micros, millis = source.get("ts_us"), source.get("ts_ms")  # connectors before 2.6 send milliseconds only
+    at = micros if type(micros) is int else millis * 1_000 if type(millis) is int else 0
+    return at if 0 < at <= AT_MAX else None
 
 
 def _streamed(change: Document) -> int:

@@ -16,6 +16,7 @@ SYSTEM = pa.schema(
         ("_kind", pa.string()),
         ("_reason", pa.string()),
         ("_source", pa.string()),
+        ("_at", pa.timestamp("us", "UTC")),
         ("_seq", pa.int64()),
         ("_topic", pa.string()),
         ("_partition", pa.int32()),
@@ -28,8 +29,8 @@ SYSTEM = pa.schema(
 """The columns that follow the declared ones.
 
 `_kind`: row, delete, truncate, refused or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
-source's order; null where that is unknown. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze.
-`_key`, `_value`: the bytes of refused rows only.
+source's order; null where that is unknown. `_at`: when the source says it happened, null where it does not. `_seq`,
+`_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`, `_value`: the bytes of refused rows only.
 """
 
 _BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}
@@ -64,14 +65,20 @@ class Sheet:
         self.reasons[place] = reason
 
     def batch(
-        self, converters: Sequence[Converter], keys: Sequence[str], source: pa.Array, timely: Timely | None = None
+        self,
+        converters: Sequence[Converter],
+        keys: Sequence[str],
+        source: pa.Array,
+        timely: Timely | None = None,
+        at: Sequence[int | None] | None = None,
     ) -> pa.RecordBatch:
         """The parsed rows; values that do not fit are refused here, and events whose time is not believed."""
         arrays = self._columns(converters, keys, timely)
         kinds = pa.array(self.kinds, pa.string())
         reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
         bronze = self.chunk.rows
-        by_name = {"_kind": kinds, "_reason": reasons, "_source": source}
+        times = pa.array([None] * len(self.kinds) if at is None else at, SYSTEM.field("_at").type)
+        by_name = {"_kind": kinds, "_reason": reasons, "_source": source, "_at": times}
         by_name |= {name: bronze.column(of) for name, of in _BRONZE.items()}
         by_name |= {name: self._refused_only(bronze.column(of), kinds) for name, of in _BYTES.items()}
         return pa.RecordBatch.from_arrays(

@@ -16,7 +16,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
-from deltaworks.words.keeping import Append
+from deltaworks.words.keeping import Append, History
 from deltaworks.words.reading import Debezium, Json
 
 QUARANTINE = pa.schema(
@@ -44,7 +44,10 @@ class OverBronze(ABC):
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
         self.table = own.table
-        self.parser: Parser = parser(reads, declared.table.columns, declared.keys, timely=_timely(declared))
+        timed = isinstance(declared.table.kept_as, History)
+        self.parser: Parser = parser(
+            reads, declared.table.columns, declared.keys, timely=_timely(declared), timed=timed
+        )
         self.progress = Progress(own.table, code=code_of(declared))
         self.bronze = source.table.name
 
