@@ -20,16 +20,18 @@ from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
-from deltaworks.engine.writers.aggregate import LATE_SYSTEM, AggregateWriter
+from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.late_rows import LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import QUARANTINE
 from deltaworks.engine.writers.raw import RawWriter
+from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
 from deltaworks.errors import DeclarationError, LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
 ARROW_AGAIN = 2
@@ -90,11 +92,13 @@ class Flow:
                 self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
-                source, late = self.inputs[declared.inputs[0]], None
-                if isinstance(declared.table.late, SideOutput):
-                    columns = self.catalog[declared.inputs[0]].columns
-                    late = self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
+                source, late = self.inputs[declared.inputs[0]], self._late(declared)
                 self.writers.append(AggregateWriter(declared, own=own, source=source, late=late))
+            case Stateful():
+                own = self._input(declared, arrow_schema(declared.table.columns))
+                sources, late = tuple(self.inputs[name] for name in declared.inputs), self._late(declared)
+                writer = StatefulWriter(declared, own=own, sources=sources, catalog=self.catalog, late=late)
+                self.writers.append(writer)
             case View():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 sources = tuple(self.inputs[name] for name in declared.inputs)
@@ -115,6 +119,13 @@ class Flow:
 
     def _over_bronze(self, declared: Declared) -> tuple[Input, OwnedTable]:
         return self.inputs[declared.inputs[0]], self._beside(declared, "quarantine", QUARANTINE)
+
+    def _late(self, declared: Declared) -> OwnedTable | None:
+        """Where rows of its only input go that come too late, if they are set aside."""
+        if not isinstance(declared.table.late, SideOutput):
+            return None
+        columns = self.catalog[declared.inputs[0]].columns
+        return self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
 
     def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
         side = self._owned(f"{declared.name}__{suffix}", schema)

@@ -11,7 +11,7 @@ from tests.flows import Crash, Log, Owner, Record
 from tests.shop_rows import random_changes, random_views
 
 TABLES = {
-    "web": ("silver.page_views", "silver.page_views__quarantine", "gold.page_views_per_minute"),
+    "web": ("silver.page_views", "silver.page_views__quarantine", "gold.page_views_per_minute", "gold.user_sessions"),
     "shop": ("silver.orders", "silver.customers", "gold.daily_orders"),
 }
 Lake = dict[str, list[dict[str, Any]]]
