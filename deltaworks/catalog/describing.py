@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from deltaworks.catalog.declared import Catalog, Declared
-from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
 from deltaworks.words.partitioning import DayOf
 
@@ -61,6 +61,9 @@ def kept(kept_as: KeptAs) -> str:
             return f"aggregate by {', '.join(keys)}: {ways}"
         case View(keys=keys):
             return f"view by {', '.join(keys)}"
+        case Stateful(keys=keys, part=part, gap=gap, reach=reach):
+            length = f"gap {span(gap)}" if gap is not None else f"reach {span(reach or timedelta())}"
+            return f"stateful by {', '.join(keys)}, parts by {', '.join(part)}, {length}"
 
 
 def late(policy: Late) -> str:
