@@ -41,7 +41,7 @@ TOGETHER: dict[str, tuple[Transform, str]] = {
         lambda v: v.withColumn("seen", F.count("*").over(Window.partitionBy("page"))),
         "a window without user_id: it looks into other parts",
     ),
-    "join without": (lambda v: joined(v), "a join that does not compare user_id: it puts parts together"),
+    "join without": (joined, "a join that does not compare user_id: it puts parts together"),
     "join by another": (
         lambda v: joined(v, "event_time"),
         "a join that does not compare user_id: it puts parts together",
@@ -58,7 +58,7 @@ TOGETHER: dict[str, tuple[Transform, str]] = {
 def reasons(spark: SparkSession, transform: Transform) -> list[str]:
     """Give what is found in the plan over no rows."""
     frame = transform(spark.createDataFrame([], VIEWS))
-    plan = tree(json.loads(frame._jdf.queryExecution().analyzed().toJSON()))  # noqa: SLF001  # the only way to the plan
+    plan = tree(json.loads(frame._jdf.queryExecution().analyzed().toJSON()))  # the only way to the plan
     return [finding for finding, _ in mixing(plan, ("user_id",))]
 
 
