@@ -12,7 +12,7 @@ from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.behind import Behind, behind
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.gaps import Gap, Witness, explain
+from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged, read_log
 from deltaworks.engine.through import Lineage, Through
@@ -129,13 +129,12 @@ class Ledger:
                 yield from self._gaps_not_asked(declared.name, topic, witness)
 
     def _gaps_not_asked(self, bronze: str, topic: str, witness: Witness) -> Iterator[Gap]:
-        position = self._standing[bronze].entry.position
+        position, rows = self._standing[bronze].entry.position, rows_of(self._path(bronze))
         for partition, upto in position.offsets.get(topic, {}).items():
             begun = position.first.get(topic, {}).get(partition, 0)
             first = position.asked.get(topic, {}).get(partition, begun)
             while first < upto:
-                path = self._path(bronze)
-                found = explain(witness, path, topic=topic, partition=partition, first=first, upto=upto)
+                found = explain(witness, rows, topic=topic, partition=partition, first=first, upto=upto)
                 yield from found.listed
                 first = found.upto
 
