@@ -1,7 +1,7 @@
 """What was found out about gaps goes into bronze's entries, once, whatever happens between."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -163,3 +163,13 @@ def test_a_look_ends_in_time_and_goes_on_where_it_was(web: ArrowOwner, monkeypat
 
     assert looks == [False, False, False, False, True]
     assert line(web).markers == 3
+
+
+def test_rows_that_are_counted_and_not_there_are_red(web: ArrowOwner) -> None:
+    """More offsets turn out to be without a row than the entries leave room for."""
+    table = web.flow.bronze[0].table
+    position = replace(table.entry.position, explained={"page_views": {"1": {"marker": 5}}})
+    web.committer.mark(table, table.entry.follow("gaps", position=position))
+
+    assert line(web).verdict == "RED: 2 rows are counted that bronze does not have"
+    assert sums(line(web))
