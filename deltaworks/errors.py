@@ -46,6 +46,10 @@ class CommitLostError(LakeError):
     """The version that a commit was made for is taken."""
 
 
+class BadRowsError(DeltaworksError):
+    """A table refuses more rows than it may: the app stops, for setting them aside would hide what is wrong."""
+
+
 class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 

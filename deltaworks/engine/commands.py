@@ -67,8 +67,11 @@ def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
             for side in flow.sides.get(table.name, {}).values():
                 maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
+        case "accept bad rows":
+            return flow.accept_bad(_table(command, flow).name, command=command.id)
         case kind:
-            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", 'Known is "compact"')
+            known = 'Known are "compact" and "accept bad rows"'
+            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
 
 
 def _table(command: Command, flow: Flow) -> Any:

@@ -4,6 +4,7 @@ from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
 from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.sharing import share
 from deltaworks.words.table import Column, Table
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "raw",
     "refuse",
     "seconds",
+    "share",
     "side_output",
     "view",
 ]

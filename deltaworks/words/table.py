@@ -8,6 +8,7 @@ from deltaworks.words.duration import days
 from deltaworks.words.keeping import KeptAs
 from deltaworks.words.lateness import Late
 from deltaworks.words.reading import Reads
+from deltaworks.words.sharing import Share, share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,3 +42,5 @@ class Table:
     comes after it late."""
     late: Late | None = None
     keep_days: int | None = None
+    bad_rows_max: Share = share(0.5, of=1_000)
+    """Of a table that parses: if more of its last rows are refused, its app stops. `share(1.0, of=1)` never does."""

@@ -14,7 +14,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers.result import nullable_keys, result_of
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.words.keeping import Aggregate, Combine
 from deltaworks.words.lateness import Drop, SideOutput
 
@@ -37,7 +37,7 @@ class AggregateWriter:
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
         self.transform = load_transform(declared)
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         names = self.table.schema.names
         combined = {name: _COMBINED[how].format(name) for name, how in kept.combine.items()}
         self.merge = Merge(
