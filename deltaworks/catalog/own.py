@@ -219,6 +219,9 @@ def _times(table: Readable) -> Iterator[Finding]:
             yield table.at_field("late", "late is for aggregate and stateful tables", next_step)
         if declared.late.after < timedelta(0):
             yield table.at_field("late", "after is negative", "Give the time a row may be late")
+    bad = declared.bad_rows_max
+    if not 0 < bad.share <= 1 or bad.of < 1:
+        yield table.at_field("bad_rows_max", "no such share of rows", "Write share(0.5, of=1_000), or others above 0")
     if declared.future_max < timedelta(0):
         yield table.at_field("future_max", "future_max is negative", "Give the time that a sender's clock may be ahead")
 

@@ -30,12 +30,12 @@ from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE
+from deltaworks.engine.writers.over_bronze import QUARANTINE, OverBronze
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
-from deltaworks.errors import DeclarationError, DeltaworksError, LakeError
+from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
@@ -286,6 +286,15 @@ class Flow:
         for source in self.inputs.values():
             source.fresh = None
         return self.behind()
+
+    def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
+        """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, OverBronze):
+            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        upto = writer.source.table.entry.ingest_seq
+        self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
+        return {"batches_up_to": upto}
 
     def behind(self) -> bool:
         """Whether some table that is not set aside has not yet taken what its inputs have."""

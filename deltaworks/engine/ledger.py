@@ -59,6 +59,7 @@ class Sheet:
     duplicate: int
     late: int
     not_mine: int
+    warned: int
     rows: int
     verdict: str
 
@@ -198,6 +199,7 @@ class Ledger:
             duplicate=totals.duplicate,
             late=totals.late,
             not_mine=totals.not_mine,
+            warned=totals.warned,
             rows=standing.rows,
             verdict=self._verdict(declared, standing),
         )

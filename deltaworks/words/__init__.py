@@ -5,6 +5,7 @@ from deltaworks.words.keeping import add, aggregate, append, greatest, history, 
 from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.partitioning import day_of
 from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.sharing import share
 from deltaworks.words.table import Column, Table
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "raw",
     "refuse",
     "seconds",
+    "share",
     "side_output",
     "stateful",
     "view",

@@ -11,7 +11,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
 from deltaworks.engine.writers.result import nullable_keys, result_of
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.words.keeping import Aggregate, Combine
 
 _COMBINED: dict[Combine, str] = {
@@ -31,7 +31,7 @@ class AggregateWriter:
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
         self.transform = load_transform(declared)
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         names = self.table.schema.names
         types = self.table.schema
         put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}
