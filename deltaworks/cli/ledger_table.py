@@ -10,6 +10,7 @@ from deltaworks.cli import show
 if TYPE_CHECKING:
     from deltaworks.engine.ledger import Ledger
 
+_LISTS = {"rows": "every row", "commits": "the commits that add up to it", "gaps": "every gap but the markers"}
 _ALWAYS = ("version", "kind", "batch", "epoch", "read", "taken")
 
 
@@ -32,8 +33,7 @@ def about_table(books: "Ledger", table: str, number: int, *, as_json: bool) -> N
         show.out.print()
         _contents(through.version, through.offsets, through.unknown)
     for one in behind:
-        what = f"the commits that add up to {one['count']:,}" if one["lists"] == "commits" else "its rows"
-        show.out.print(f"\n[bold]{one['number'].replace('_', ' ')} {one['count']:,}[/bold]: {what}", highlight=False)
+        show.out.print(f"\n[bold]{one['number'].replace('_', ' ')} {one['count']:,}[/bold]: {_LISTS[one['lists']]}")
         show.out.print(one["command"], markup=False, soft_wrap=True)
 
 
