@@ -171,7 +171,9 @@ class Check:
         for log in self._logs:
             where = _places(log.topic, {number: (log.begins[number], end) for number, end in log.ends.items()})
             compared.append(self._one(BRONZE[log.topic], log.table, LOG_COLUMNS, ("partition", "offset"), where))
-        return compared + [self._one(*table, CURRENT.get(table[0], "true")) for table in TABLES]
+        for name, expected, columns, keys in TABLES:
+            compared.append(self._one(name, expected, columns, keys, CURRENT.get(name, "true")))
+        return compared
 
     def _one(
         self, name: str, expected: str, columns: Mapping[str, str], keys: tuple[str, ...], where: str = "true"

@@ -6,6 +6,7 @@ that bronze refuses it. For a delete only the Kafka key counts: `before` holds i
 replica identity is full.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +27,7 @@ NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
 AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
 
+_COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
 _ROW_OPS = frozenset({"r", "c", "u"})
 _STREAMED = (None, False, "false")
 
@@ -62,6 +64,7 @@ class DebeziumParser:
         sheet = Sheet.of(chunk)
         lsns: list[int | None] = [None] * len(chunk)
         streamed: list[int | None] = [None] * len(chunk)
+        commits: list[int | None] = [None] * len(chunk)
         times: list[int | None] = [None] * len(chunk)
         keys: list[bytes | None] | None = None
         for place, found in enumerate(chunk.documents):
@@ -71,7 +74,8 @@ class DebeziumParser:
             if isinstance(change, str):
                 sheet.refuse(place, change)
                 continue
-            lsns[place], streamed[place], times[place] = _lsn(change), _streamed(change), _at(change)
+            lsns[place], streamed[place], commits[place] = _lsn(change), _streamed(change), _commit(change)
+            times[place] = _at(change)
             op = change["op"]
             if lsns[place] is None:
                 sheet.refuse(place, "source: no usable lsn")
@@ -86,7 +90,8 @@ class DebeziumParser:
                 sheet.keep(place, "truncate", None)
             else:
                 sheet.refuse(place, "op: not known")
-        return sheet.batch(self.converters, self.keys, self._source(chunk, lsns, streamed), at=times)
+        source = self._source(chunk, commits, lsns, streamed)
+        return sheet.batch(self.converters, self.keys, source, at=times)
 
     def _row(self, sheet: Sheet, place: int, change: Document) -> None:
         after = change.get("after")
@@ -106,10 +111,12 @@ class DebeziumParser:
         else:
             sheet.keep(place, "delete", found)
 
-    def _source(self, chunk: Chunk, lsns: list[int | None], streamed: list[int | None]) -> pa.Array:
+    def _source(
+        self, chunk: Chunk, commits: list[int | None], lsns: list[int | None], streamed: list[int | None]
+    ) -> pa.Array:
         offsets = chunk.rows.column("offset")
-        numbers = pa.array(lsns, pa.int64()), pa.array(streamed, pa.int8())
-        return sequence(f"{self.epoch:06d}", (numbers[0], 20), (numbers[1], 1), (offsets, 20))
+        commit, lsn, stream = pa.array(commits, pa.int64()), pa.array(lsns, pa.int64()), pa.array(streamed, pa.int8())
+        return sequence(f"{self.epoch:06d}", (commit, 20), (lsn, 20), (stream, 1), (offsets, 20))
 
 
 def _change(found: Document | Refusal, table: str) -> Document | str | None:
@@ -133,6 +140,16 @@ def _change(found: Document | Refusal, table: str) -> Document | str | None:
 def _lsn(change: Document) -> int | None:
     lsn = change["source"].get("lsn")
     return lsn if type(lsn) is int and 0 <= lsn <= LSN_MAX else None
+
+
+def _commit(change: Document) -> int:
+    """The LSN of the commit before the change's own transaction, 0 in a snapshot and right after it.
+
+    Transactions count in the order of their commits. Their changes' own LSNs do not tell it: an insert that waits
+    until another transaction has given its key free has a lower LSN than the deletion that it waits for.
+    """
+    found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
+    return min(int(found[1]), LSN_MAX) if found else 0
 
 
 def _at(change: Document) -> int | None:

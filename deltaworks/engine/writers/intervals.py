@@ -87,7 +87,8 @@ def _changes(events: pa.Table, keys: Sequence[str]) -> Iterator[Change]:
 
 def _intervals_of(copies: Iterator[Change], cuts: Sequence[Truncation]) -> Iterator[tuple[Interval, bool]]:
     """The intervals of one key, and whether the change or a copy of it is in the table."""
-    changes, stored = [], set()
+    changes: list[Change] = []
+    stored: set[str] = set()
     for change in copies:
         if change.stored is not None:
             stored.add(change.sequence)
