@@ -3,11 +3,13 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from deltaworks import catalog
+from deltaworks.catalog.describing import described
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals
 from deltaworks.engine.flow import Flow
@@ -112,6 +114,17 @@ def test_a_truncation_ends_what_was_there(shop: Settings) -> None:
         (3, "n3", 3, 5, False),
     ]
     assert verdict(owner) == "ok"
+
+
+def test_an_expectation_on_the_interval_judges_no_row_that_comes() -> None:
+    """It has none yet. The columns that came are judged."""
+    expectations: Any = described(catalog.load(ROOT), TABLE)["expectations"]
+
+    judged = {one["expectation"]: one["judged"] for one in expectations}
+
+    name = "expect_column_pair_values_a_to_be_greater_than_b(valid_to, valid_from)"
+    assert judged[name] == "not in the stream: a row has no interval when it comes"
+    assert judged["expect_column_values_to_match_regex(country)"] == "each row"
 
 
 def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) -> None:
