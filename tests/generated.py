@@ -45,8 +45,8 @@ COLUMNS: dict[str, tuple[str, tuple[Any, ...]]] = {
 PARTED = ("order", "select", "Text", "day", "at")
 """The columns that parts can be made of."""
 WORDS = (
-    "Column, Table, add, aggregate, append, day_of, debezium, greatest, json, kafka, latest, least, minutes, raw, "
-    "side_output, view"
+    "Column, Table, add, aggregate, append, day_of, debezium, greatest, history, json, kafka, latest, least, minutes, "
+    "raw, side_output, view"
 )
 
 
@@ -130,6 +130,11 @@ def _latest(choice: Choice) -> dict[str, str]:
     return {"table.py": _table("Things.", fields, _columns(list(COLUMNS), choice.keys), choice.parted[2])}
 
 
+def _history(choice: Choice) -> dict[str, str]:
+    fields = ['reads=debezium("bronze.wire", table="public.things")', f"kept_as=history(keys={choice.keys!r})"]
+    return {"table.py": _table("What things were.", fields, _columns(list(COLUMNS), choice.keys), choice.parted[2])}
+
+
 def _mirror(choice: Choice) -> dict[str, str]:
     """Rows one to one, so that one that moves to another part does so in a view too."""
     fields = ['reads="silver.things"', f"kept_as=view(keys={choice.keys!r})"]
@@ -208,6 +213,7 @@ TABLES: dict[str, Callable[[Choice], dict[str, str]]] = {
     "bronze.wire": _raw,
     "silver.events": _append,
     "silver.things": _latest,
+    "silver.past": _history,
     "gold.mirror": _mirror,
     "gold.groups": _aggregate,
     "gold.picture": _view,
@@ -255,14 +261,15 @@ def _changes(choice: Choice, chance: Random, count: int) -> list[Record]:
         key = chance.choice(pool)
         row = {**_values(chance, list(COLUMNS), choice.keys), **key}
         op = chance.choice("ccuuuud" if lsn != count // 2 else "t")
-        made.append(_change(op, row, choice.keys, lsn))
+        made.append(_change(op, row, choice.keys, lsn, second=chance.randrange(count)))
     made[3], made[-1] = made[-1], made[3]  # a newer change comes long before the others
     return made
 
 
-def _change(op: str, row: dict[str, Any], keys: Sequence[str], lsn: int) -> Record:
+def _change(op: str, row: dict[str, Any], keys: Sequence[str], lsn: int, second: int) -> Record:
+    at = round((START + timedelta(seconds=second)).timestamp()) * 1_000_000  # a clock that runs as it likes
     sent = {name: _json(value, days=True) for name, value in row.items()}
-    source = {"schema": "public", "table": "things", "lsn": lsn, "snapshot": "false"}
+    source = {"schema": "public", "table": "things", "lsn": lsn, "snapshot": "false", "ts_us": at}
     envelope = {"before": None, "after": sent if op in "cu" else None, "source": source, "op": op}
     key = None if op == "t" else json.dumps({name: sent[name] for name in keys}).encode()
     return Record(topic="changes", value=json.dumps(envelope).encode(), key=key)

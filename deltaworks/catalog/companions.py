@@ -41,7 +41,7 @@ def _uncompiled(declared: Declared) -> list[Finding]:
         return []
     suite = suites.load(declared.suite, table=declared.name, columns=[column.name for column in declared.columns])
     try:
-        return list(compiling.findings(suite, declared.columns))
+        return list(compiling.findings(suite, declared.columns, later=declared.implied))
     except DeclarationError:  # a column of an unknown type, which is told where it stands
         return []
 

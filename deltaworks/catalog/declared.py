@@ -60,6 +60,11 @@ class Declared:
         return self.table.columns
 
     @property
+    def implied(self) -> tuple[str, ...]:
+        """Columns that the table has by the way it is kept; its input lacks them."""
+        return tuple(c.name for c in HISTORY_COLUMNS) if isinstance(self.table.kept_as, History) else ()
+
+    @property
     def row_keys(self) -> tuple[str, ...]:
         """What tells the rows of a case apart: the keys; of a history, which has many rows of a key, also the time."""
         return (*self.keys, "valid_from") if isinstance(self.table.kept_as, History) else self.keys

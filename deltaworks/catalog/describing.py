@@ -114,7 +114,7 @@ def _judged(catalog: Catalog, declared: Declared) -> list[dict[str, str]]:
     """Each expectation of the suite, and when it is judged."""
     suite = catalog.suite(declared.name)
     if isinstance(declared.table.reads, Json | Debezium):
-        judged = [one.judged for one in compiling.compiled(suite, declared.columns)]
+        judged = [one.judged for one in compiling.compiled(suite, declared.columns, later=declared.implied)]
     else:
         judged = ["not in the stream: the table parses nothing"] * len(suite.expectations)
     return [

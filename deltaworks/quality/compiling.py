@@ -100,21 +100,24 @@ class Compiled:
         return f"not in the stream: {self.on_schedule}"
 
 
-def rules_of(suite: Suite, columns: Sequence[Column]) -> tuple[Rule, ...]:
+def rules_of(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = ()) -> tuple[Rule, ...]:
     """The row rules of a suite, in its order."""
-    return tuple(one.rule for one in compiled(suite, columns) if one.rule is not None)
+    return tuple(one.rule for one in compiled(suite, columns, later=later) if one.rule is not None)
 
 
-def compiled(suite: Suite, columns: Sequence[Column]) -> Iterator[Compiled]:
-    """Every expectation of a suite, compiled or not."""
+def compiled(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = ()) -> Iterator[Compiled]:
+    """Every expectation of a suite, compiled or not; `later`: the columns that a row does not have when it comes."""
     types = {column.name: parse(column.type) for column in columns}
     for one in suite.expectations:
-        yield _compiled(one, types)
+        if one.type in _COMPILED and not set(later).isdisjoint(_columns(one.kwargs)):
+            yield Compiled(expectation=one, on_schedule="a row has no interval when it comes")
+        else:
+            yield _compiled(one, types)
 
 
-def findings(suite: Suite, columns: Sequence[Column]) -> Iterator[Finding]:
+def findings(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = ()) -> Iterator[Finding]:
     """Critical expectations about single rows that cannot set rows aside: a promise that would not be kept."""
-    for one in compiled(suite, columns):
+    for one in compiled(suite, columns, later=later):
         if one.refused is None:
             continue
         finding, next_step = one.refused.finding, one.refused.next_step

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deltaworks import catalog
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
 from deltaworks.words.types import PLAIN
 from tests.chance import seeded
 from tests.differential import differences
@@ -18,7 +18,7 @@ def test_every_way_of_keeping_and_every_type_is_there(tmp_path: Path) -> None:
 
     kept = {type(known.table.kept_as) for known in catalog.load(tmp_path / "project").tables.values()}
 
-    assert kept >= {Raw, Append, Latest, Aggregate, View}
+    assert kept >= {Raw, Append, Latest, History, Aggregate, View}
     assert {kind.partition("(")[0] for kind, _ in COLUMNS.values()} == {*PLAIN, "decimal"}
 
 

@@ -1,15 +1,23 @@
 """`history` on the Arrow path, which needs no JVM: every order, every cut, death before every commit."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from deltaworks import catalog
+from deltaworks.catalog.describing import described
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.checker.source import equals
 from deltaworks.engine.flow import Flow
 from deltaworks.settings import ROOT, Settings
 from tests.chance import seeded
 from tests.customers import TABLE, a_source, in_batches, moved, shuffled, states, verdict
 from tests.flows import Owner
+from tests.intruder import Intruder
 
 
 class Handed:
@@ -108,6 +116,17 @@ def test_a_truncation_ends_what_was_there(shop: Settings) -> None:
     assert verdict(owner) == "ok"
 
 
+def test_an_expectation_on_the_interval_judges_no_row_that_comes() -> None:
+    """It has none yet. The columns that came are judged."""
+    expectations: Any = described(catalog.load(ROOT), TABLE)["expectations"]
+
+    judged = {one["expectation"]: one["judged"] for one in expectations}
+
+    name = "expect_column_pair_values_a_to_be_greater_than_b(valid_to, valid_from)"
+    assert judged[name] == "not in the stream: a row has no interval when it comes"
+    assert judged["expect_column_values_to_match_regex(country)"] == "each row"
+
+
 def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) -> None:
     """Nothing was written between them, so they have one sequence; their times differ. Whichever comes first."""
     first, second = moved("r", 1, 1, second=1), moved("r", 1, 1, second=9)
@@ -167,3 +186,50 @@ def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
         assert owner.crash_at == -1
         assert states(owner) == states(calm), f"crash before commit {crash_at}"
         assert verdict(owner) == "ok", f"crash before commit {crash_at}"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Give a lake with a history as its owner left it."""
+    settings = Settings.load(ROOT, environment={}, data=tmp_path_factory.mktemp("whole"))
+    parts = [[moved("c", n, n, second=n), moved("u", n, n + 9, second=n + 9)] for n in (1, 2)]
+    in_batches(Alone(settings), [*parts, [moved("d", 2, 20, second=20)]])
+    return settings
+
+
+BREAKS: dict[str, tuple[Callable[[Intruder], None], set[str]]] = {
+    "nothing": (lambda _: None, set()),
+    "a state is gone": (lambda on: on.delete("customer_id = 1 and is_current"), {"I1"}),
+    "a state is there twice": (lambda on: on.add(lambda row: row["name"] == "n2"), {"I1", "I2"}),
+    "a state ends too late": (lambda on: on.update("valid_to", "_at + interval '1 day'", "name = 'n1'"), {"I2"}),
+    "a state ends before it begins": (
+        lambda on: on.update("valid_to", "valid_from - interval '1 second'", "name = 'n11'"), {"I2"}
+    ),
+    "a state that has ended is current": (lambda on: on.update("is_current", "true", "name = 'n2'"), {"I2"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_the_checker_finds_a_broken_history(whole: Settings, tmp_path: Path, name: str) -> None:
+    """Whatever is changed behind the owner's back: a change too few or too many, states that do not follow."""
+    shutil.copytree(whole.lake, tmp_path / "lake")
+    settings, (spoil, broken) = whole.changed(data=tmp_path), BREAKS[name]
+
+    spoil(Intruder(settings, TABLE))
+
+    with Picture(catalog.load(ROOT), settings.lake) as picture:
+        found = {one.invariant for one in check(picture, at_rest=False) if one.place == TABLE}
+    assert found == broken
+
+
+def test_the_present_of_a_history_is_held_against_the_source(whole: Settings) -> None:
+    """Only the states that hold now; the others are the past."""
+    known = catalog.load(ROOT)
+    with Picture(known, whole.lake) as picture:
+        rows = picture.tables[TABLE].delta.to_pyarrow_table()
+        rows = rows.select([column.name for column in known[TABLE].table.columns] + ["is_current"])
+        now = rows.filter(rows["is_current"]).drop_columns(["is_current"])
+
+        assert now.num_rows == 1
+        assert not equals(picture, known[TABLE], iter([now]))
+        assert equals(picture, known[TABLE], iter([now.slice(1)]))

@@ -7,7 +7,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Held, Picture, named
 from deltaworks.engine.entry import Counts, Entry, Position
-from deltaworks.words.keeping import Aggregate, Append, Raw
+from deltaworks.words.keeping import Aggregate, Append, History, Raw
 
 _OWNER = "Find out who else writes the lake; bring the table back, or rebuild it"
 _DEFECT = "Keep the lake and report it: this is a defect of the engine or a table changed by hand"
@@ -22,9 +22,21 @@ def conservation(picture: Picture) -> Iterator[Finding]:
             yield from _offsets(picture, declared, held)
         if isinstance(declared.table.kept_as, Raw | Append) and held.rows() != held.entry.totals.taken:
             yield _found(held, f"{held.entry.totals.taken} rows taken, {held.rows()} present", _DEFECT)
+        if isinstance(declared.table.kept_as, History):
+            yield from _changes(picture, held)
         yield from _batches(picture, held)
         if isinstance(declared.table.kept_as, Aggregate):  # a view's position is beyond counting: it reads changes
             yield from _versions(picture, held)
+
+
+def _changes(picture: Picture, held: Held) -> Iterator[Finding]:
+    """Each change that a history took is a state in it or an end beside it."""
+    ends, upto = picture.beside(held.name, "deleted"), held.entry.ingest_seq
+    if ends is not None:
+        there = picture.count(f"select count(*) from {named(ends.name)} where _seq <= {upto}")  # noqa: S608  # quoted
+        if held.rows() + there != held.entry.totals.taken:
+            told = f"{held.entry.totals.taken} changes taken, {held.rows()} states and {there} ends present"
+            yield _found(held, told, _DEFECT)
 
 
 def _history(held: Held) -> Iterator[Finding]:

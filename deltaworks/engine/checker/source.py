@@ -1,4 +1,4 @@
-"""I3: a table of present states equals the source's table, once everything has arrived."""
+"""I3: a table of present states, and what a history says of the present, equals the source's table at rest."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from psycopg import sql
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
-from deltaworks.engine.checker.picture import Picture
+from deltaworks.engine.checker.picture import Picture, named
 from deltaworks.engine.checker.rows import difference
-from deltaworks.words.keeping import Latest
+from deltaworks.words.keeping import History, Latest
 from deltaworks.words.reading import Debezium
 
 _ROWS_PER_FETCH = 10_000
@@ -19,7 +19,7 @@ _STEP = "Wait until nothing is written to the source and lag is 0, and look agai
 
 
 def equals_source(picture: Picture, dsn: str) -> list[Finding]:
-    """Compare each table kept as latest over a database's changes with that database, which must stand still.
+    """Compare each table kept as latest or history over a database's changes with that database, at rest.
 
     Raises psycopg.Error if the database cannot be read.
     """
@@ -27,7 +27,7 @@ def equals_source(picture: Picture, dsn: str) -> list[Finding]:
     with psycopg.connect(dsn, connect_timeout=5) as connection:
         for declared, held in picture:
             reads = declared.table.reads
-            if isinstance(reads, Debezium) and isinstance(declared.table.kept_as, Latest):
+            if isinstance(reads, Debezium) and isinstance(declared.table.kept_as, Latest | History):
                 schema = pa.schema([held.schema.field(column.name) for column in declared.table.columns])
                 found += equals(picture, declared, _read(connection, reads.table, schema))
     return found
@@ -41,7 +41,12 @@ def equals(picture: Picture, declared: Declared, expected: Iterator[pa.Table]) -
         make = "insert into" if number else "create temp table"
         picture.connection.execute(f'{make} "{_EXPECTED}" {"" if number else "as"} from fetched')
         picture.connection.unregister("fetched")
-    told = difference(picture, declared.name, _EXPECTED, [column.name for column in declared.table.columns])
+    present = declared.name
+    if isinstance(declared.table.kept_as, History):
+        present = f"{declared.name} now"
+        sql_of = f'create or replace temp view "{present}" as select * from {named(declared.name)} where is_current'  # noqa: S608  # quoted
+        picture.connection.execute(sql_of)
+    told = difference(picture, present, _EXPECTED, [column.name for column in declared.table.columns])
     return [Finding("I3", declared.name, told, _STEP)] if told else []
 
 

@@ -1,11 +1,11 @@
-"""I2: an offset is in bronze once, a key in its table once, an event once inside the horizon."""
+"""I2: an offset is in bronze once, a key in its table (at any time) once, an event once inside the horizon."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Picture, columns, named
-from deltaworks.words.keeping import Append, Raw
+from deltaworks.words.keeping import Append, History, Raw
 
 _STEP = "Keep the lake and report it; then rebuild the table"
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,6 +21,9 @@ def uniqueness(picture: Picture) -> Iterator[Finding]:
         elif isinstance(kept, Append):
             yield from _copies(picture, held.name, ("_source",))
             yield from _events(picture, held.name, kept)
+        elif isinstance(kept, History):
+            yield from _copies(picture, held.name, (*declared.keys, "_source"))
+            yield from _states(picture, held.name, declared.keys)
         else:
             yield from _copies(picture, held.name, declared.keys)
         for suffix, by in (("quarantine", _COORDINATES), ("late", ("_source",))):
@@ -34,6 +37,18 @@ def _copies(picture: Picture, name: str, by: tuple[str, ...]) -> Iterator[Findin
     more = picture.count(f"select sum(more) from ({grouped})")  # noqa: S608  # the line above
     if more:
         yield Finding("I2", name, f"{more} rows more than there are values of {', '.join(by)}", _STEP)
+
+
+def _states(picture: Picture, name: str, keys: tuple[str, ...]) -> Iterator[Finding]:
+    """The states of a key follow each other by sequence: none ends before it begins, or after the next one does."""
+    after = f"lead(valid_from) over (partition by {columns(keys)} order by _source)"
+    states = f"select valid_from, valid_to, is_current, {after} as next_from from {named(name)}"  # noqa: S608  # quoted
+    wrong = picture.count(
+        f"select count(*) from ({states}) where valid_to < valid_from or is_current <> (valid_to is null)"  # noqa: S608  # the line above
+        " or (next_from is not null and (valid_to is null or valid_to > next_from))"
+    )
+    if wrong:
+        yield Finding("I2", name, f"{wrong} states do not end by the time that the next one begins", _STEP)
 
 
 def _events(picture: Picture, name: str, kept: Append) -> Iterator[Finding]:

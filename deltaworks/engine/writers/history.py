@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
-from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded, sound, without_negative_zero
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema, spark_schema
@@ -75,6 +75,7 @@ class HistoryWriter(OverBronze):
         changes = parsed.filter(pc.is_in(parsed["_kind"], pa.array(_CHANGES)))
         sequences = pc.replace_substring_regex(changes["_source"], _OFFSET, "")
         changes = changes.set_column(changes.schema.get_field_index("_source"), "_source", sequences)
+        changes = sound(changes, self.table.schema, subset=True)  # keys are compared with those stored
         known = self._stored(self.deleted, changes)
         gone = self._not_known(changes.filter(pc.not_equal(changes["_kind"], "row")), known)
         whole = gone.num_rows > 0 and gone[self.declared.keys[0]].null_count > 0
@@ -118,7 +119,7 @@ class HistoryWriter(OverBronze):
 
     def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
         changes = parsed.where(F.col("_kind").isin(*_CHANGES))
-        changes = changes.withColumn("_source", F.regexp_replace("_source", _OFFSET, ""))
+        changes = without_negative_zero(changes.withColumn("_source", F.regexp_replace("_source", _OFFSET, "")))
         gone = self._not_known_spark(changes).persist(StorageLevel.DISK_ONLY)
         folded = None
         try:

@@ -55,7 +55,7 @@ class OverBronze(ABC):
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
         self.table = own.table
-        rules = () if declared.suite is None else rules_of(_suite(declared), declared.columns)
+        rules = () if declared.suite is None else rules_of(_suite(declared), declared.columns, later=declared.implied)
         timed = isinstance(declared.table.kept_as, History)
         self.parser: Parser = parser(
             reads, declared.table.columns, declared.keys, timely=_timely(declared), timed=timed, rules=rules
