@@ -93,6 +93,7 @@ def _history(books: "Ledger", table: str, number: int, *, as_json: bool) -> None
                 "epoch": None if entry is None else entry.epoch,
                 **(dict.fromkeys(asdict(Counts())) if entry is None else asdict(entry.counts)),
                 "event_high": None if entry is None else entry.event_high,
+                **({"warnings": {} if entry is None else dict(entry.warnings)} if as_json else {}),
             }
         )
     show.listing(rows, title=f"Commits of {table}, newest first", as_json=as_json)
