@@ -87,7 +87,10 @@ class Flow:
                 own = self._input(declared, arrow_schema(declared.table.columns, system=latest.SYSTEM))
                 source, side = self._over_bronze(declared)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
-                self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
+                waiting = self._waiting(declared, own.table)
+                self.writers.append(
+                    LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted, waiting=waiting)
+                )
             case Aggregate():
                 own = self._input(declared, arrow_schema(declared.table.columns))
                 source, late = self.inputs[declared.inputs[0]], None
@@ -121,6 +124,19 @@ class Flow:
         self.sides.setdefault(declared.name, {})[suffix] = side
         return side
 
+    def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
+        """Most tables never need it: it is made when first asked for, and opened at once where it must be there."""
+        made: list[OwnedTable] = []
+
+        def waiting() -> OwnedTable:
+            if not made:
+                made.append(self._beside(declared, "waiting", own.schema))
+            return made[0]
+
+        if own.entry.position.newest is not None or own.path.with_name(f"{own.path.name}__waiting").exists():
+            waiting()
+        return waiting
+
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
         committer = self._committer(None)
@@ -133,7 +149,10 @@ class Flow:
         for name, sides in self.sides.items():
             for suffix, side in sides.items():
                 main = self.inputs[name].table
-                if suffix != "late" and side.entry.kind == "create" and main.entry.ingest_seq > 0:
+                expected = main.entry.ingest_seq > 0 and suffix != "late"
+                if suffix == "waiting":
+                    expected = main.entry.position.newest is not None
+                if expected and side.entry.kind == "create":
                     raise LakeError(
                         side.name,
                         f"is gone, and {name} is not",

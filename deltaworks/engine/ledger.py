@@ -14,8 +14,8 @@ from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import Commit, read_commit
 from deltaworks.words.keeping import Append, Raw
 
-SIDES = ("quarantine", "deleted", "late")
-"""Tables beside a table: rows that were refused, deletions that are remembered, rows that came too late."""
+SIDES = ("quarantine", "deleted", "waiting", "late")
+"""Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
 from deltaworks.words.lateness import correct, drop, side_output
-from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
 from deltaworks.words.table import Column, Table
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ignore",
     "json",
     "kafka",
+    "keep",
     "latest",
     "least",
     "minutes",

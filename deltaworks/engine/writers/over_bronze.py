@@ -85,7 +85,7 @@ class OverBronze(ABC):
 
     def _take(self, committer: Committer, parsed: Rows, upto: int, kinds: dict[str, int]) -> Counts:
         read, refused, other = sum(kinds.values()), kinds.get("refused", 0), kinds.get("other", 0)
-        counts = Counts(read=read, refused=refused, not_mine=other)
+        counts = Counts(read=read, refused=refused, not_mine=other + kinds.get("snapshot", 0))
         self.progress.over_bronze(self.bronze, upto)
         if read == other:
             self.progress.remember(counts)
