@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo"]
+Kind = Literal["create", "fence", "batch", "compact", "redo", "widen"]
 ROW_KINDS: frozenset[str] = frozenset({"batch"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
