@@ -82,8 +82,20 @@ class Ownership:
                     self._lease, self._ends = renewed, max(self._ends, asked + self.seconds)
                 return
 
+    def superseded(self) -> LeaseLostError | None:
+        """Why this process owns the app no longer, as far as the control store can be asked; None if it does."""
+        if self._lease is None:
+            return None
+        try:
+            self.renew()
+        except LeaseLostError as error:
+            return error
+        return None
+
     def give_back(self) -> None:
         """Release the lease, for a successor to start at once; without the store it just ends."""
+        if self._lease is None:
+            return
         try:
             self.store.release(self.lease)
         except ControlError as error:

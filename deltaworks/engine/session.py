@@ -54,7 +54,7 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path]) -> dict[str
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Hadoop's own local file system forks a process per permission and link question.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
-        # Sound because one process owns a table; the chaos tests kill it at random moments.
+        # Not atomic, and need not be: Spark commits to stages only (decision 18).
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.databricks.delta.snapshotPartitions": "2",

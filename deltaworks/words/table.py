@@ -7,6 +7,7 @@ from deltaworks.words._word import word
 from deltaworks.words.duration import days
 from deltaworks.words.keeping import KeptAs
 from deltaworks.words.lateness import Late
+from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Reads
 
 
@@ -42,4 +43,7 @@ class Table:
     """Of events: one whose time is further ahead of its arrival is refused, for one wrong clock must not make all that
     comes after it late."""
     late: Late | None = None
+    partition_by: str | DayOf | None = None
+    """A column, or the day of one: rows of one value lie in files of their own, which merges and deletions by range
+    find without opening the others. A table cannot change it later."""
     keep_days: int | None = None

@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from deltalake import DeltaTable
 
 from deltaworks.analyst import Analyst, connect
 from deltaworks.control import Store
+from deltaworks.engine.driver import EXIT_NOT_OWNER
+from deltaworks.local import stack
 from deltaworks.settings import ROOT, Settings
 from tests.running_stack import running_stack, wait_until
 
 SENT = ("--views", "400", "--rate", "200", "--orders", "20", "--order-rate", "20", "--seed", "7", "--json")
 FAULTS = ("--duplicates", "0.05", "--late", "0.05", "--malformed", "0.03", "--out-of-order", "0.05")
 SECONDS_MAX = 240
+LEASE_SECONDS = 8.0
+WAITS = "the lease has ended, waiting for the control store"
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +85,23 @@ def test_what_the_sources_sent_is_in_gold_exactly_once(drained: Drained) -> None
     assert len(compared) >= 7
     assert set(compared.values()) == {"ok"}, check
     assert books["balanced"] is True
-    assert not any(line["lost"] for line in books["topics"])
+    assert not any(line["lost"] or line["missing"] or line["not_asked"] for line in books["topics"])
+    # Debezium writes transactions, and each leaves a marker behind it
+    assert sum(line["markers"] for line in books["topics"] if line["topic"] == "shop.changes") > 0
     assert int(orders[0]["orders"]) == sent["orders_placed"]
+
+
+def test_own_writes_can_be_waited_for(drained: Drained) -> None:
+    """What was sent is in gold by its offset; what nobody has sent is not, and the reason is said."""
+    there = ("--table", "gold.page_views_per_minute", "--topic", "page_views", "--partition", "0")
+
+    cli(drained.settings, "wait", *there, "--offset", "0")
+    late = json.loads(
+        cli(drained.settings, "wait", *there, "--offset", "1000000", "--timeout", "0.5", "--json", codes=(1,))
+    )
+
+    assert late[0]["arrived"] is False
+    assert "bronze.web_events contains the offsets below" in late[0]["finding"]
 
 
 def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
@@ -130,6 +150,64 @@ def test_second_driver_is_refused(drained: Drained) -> None:
     assert driver.wait(timeout=SECONDS_MAX) == 0
 
 
+def test_driver_waits_for_its_control_store(drained: Drained) -> None:
+    """Without the store it commits until its lease ends, then waits; when the store is back it goes on."""
+    sources = drained.settings
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "running", by="test")
+    driver, bronze = _driver(sources, lease_seconds=LEASE_SECONDS), sources.lake / "bronze/web_events"
+    log = sources.logs / "app-web.log"
+    sending = _simulate(sources)
+    try:
+        lake = connect(sources.lake)
+        before = _views(lake)
+        wait_until(lambda: _views(lake) > before, what="the driver's first rows", seconds_max=SECONDS_MAX)
+
+        stack.hold(sources, "control")
+        held = DeltaTable(bronze).version()
+        wait_until(lambda: WAITS in log.read_text(), what="the end of the lease", seconds_max=SECONDS_MAX)
+        ended = DeltaTable(bronze).version()
+        time.sleep(3)
+        waited, code = DeltaTable(bronze).version(), driver.poll()
+        stack.up(sources, parts=("control",))
+
+        wait_until(lambda: DeltaTable(bronze).version() > waited, what="new commits", seconds_max=SECONDS_MAX)
+    finally:
+        sending.kill()
+        sending.wait()
+    assert ended > held
+    assert waited == ended
+    assert code is None
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "stopped", by="test")
+    assert driver.wait(timeout=SECONDS_MAX) == 0
+
+
+def test_driver_that_was_succeeded_while_it_waited_ends(drained: Drained) -> None:
+    """The store was away, the lease ran out, somebody took the app: it ends as not the owner and commits nothing."""
+    sources = drained.settings
+    with Store(sources.control_dsn()) as store:
+        store.desire("web", "running", by="test")
+    driver = _driver(sources, lease_seconds=LEASE_SECONDS)
+    with Store(sources.control_dsn()) as store:
+        wait_until(lambda: _at_work(store, driver.pid), what="the driver at work", seconds_max=SECONDS_MAX)
+    stack.hold(sources, "control")
+    os.killpg(driver.pid, signal.SIGSTOP)  # it must not come first when the store is back
+    time.sleep(LEASE_SECONDS)
+    stack.up(sources, parts=("control",))
+    bronze = DeltaTable(sources.lake / "bronze/web_events").version()
+
+    with Store(sources.control_dsn()) as store:
+        taken = store.acquire("web", owner="test", seconds=60, pid=1, process_started="0", host="elsewhere")
+        os.killpg(driver.pid, signal.SIGCONT)
+        code = driver.wait(timeout=SECONDS_MAX)
+        store.release(taken)
+        store.desire("web", "stopped", by="test")
+
+    assert code == EXIT_NOT_OWNER
+    assert DeltaTable(sources.lake / "bronze/web_events").version() == bronze
+
+
 def test_stopped_app_is_compacted_by_a_one_shot_owner(drained: Drained) -> None:
     """`compact` on a stopped app makes one file of many, as a commit with an entry; rows stay."""
     sources = drained.settings
@@ -152,13 +230,28 @@ def _views(lake: Analyst) -> int:
     return int(str(lake.sql("select count(*) from silver.page_views").rows[0][0]))
 
 
-def _driver(settings: Settings) -> "subprocess.Popen[bytes]":
+def _at_work(store: Store, pid: int) -> bool:
+    lease, heartbeat = store.lease("web"), store.heartbeat("web")
+    if lease is None or heartbeat is None or lease.pid != pid:
+        return False
+    return heartbeat.epoch == lease.epoch and heartbeat.state == "running"
+
+
+def _simulate(settings: Settings) -> "subprocess.Popen[bytes]":
+    """Send page views until it is killed."""
+    words = ("--views", "100000", "--rate", "50", "--order-rate", "0", "--json")
+    return subprocess.Popen(
+        [sys.executable, "-m", "shop.simulate", *words], cwd=ROOT, env=settings.inherited(), stdout=subprocess.DEVNULL
+    )
+
+
+def _driver(settings: Settings, **changed: float) -> "subprocess.Popen[bytes]":
     """Start the driver of app web, in a process group of its own."""
     settings.logs.mkdir(parents=True, exist_ok=True)
     with (settings.logs / "app-web.log").open("ab") as log:
         started = subprocess.Popen(
             [sys.executable, str(ROOT / "spark_apps/stream.py"), "--app", "web", "--project", str(ROOT)],
-            env=settings.inherited(), stdout=log, stderr=log, start_new_session=True,
+            env=settings.changed(**changed).inherited(), stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     time.sleep(0.5)  # a driver that cannot start at all has ended by now
     assert started.poll() is None

@@ -46,6 +46,7 @@ def change(
     lsn: Any = 34114808,
     snapshot: Any = "false",
     name: str = "shop",
+    committed: int | None = None,
     **more: Any,
 ) -> str:
     """Give a change record as the connector writes it."""
@@ -56,7 +57,7 @@ def change(
         "ts_ms": 1763719200000,
         "snapshot": snapshot,
         "db": "shop",
-        "sequence": '[null,"34114808"]',
+        "sequence": js.dumps([committed and str(committed), str(lsn)], separators=(",", ":")),
         "ts_us": 1763719200000000,
         "ts_ns": 1763719200000000000,
         "schema": "public",
@@ -104,7 +105,7 @@ def test_a_truncation_sets_no_column() -> None:
 
     assert row["_kind"] == "truncate"
     assert [row[column.name] for column in COLUMNS] == [None] * len(COLUMNS)
-    assert row["_source"] == "000000/00000000000034114808/1/00000000000000000009"
+    assert row["_source"] == "000000/00000000000034114808/00000000000034114808/1/00000000000000000009"
 
 
 @pytest.mark.parametrize(
@@ -291,6 +292,20 @@ def test_sequences_order_by_epoch_then_lsn_then_offset() -> None:
     assert first == sorted(first)
     assert first[-1] < second[0]
     assert second == sorted(second)
+
+
+def test_transactions_count_in_the_order_of_their_commits() -> None:
+    """An insert that waited for another transaction to delete its key has the lower lsn, and is the later change."""
+    values = [
+        change("c", AFTER, lsn=28_136_488, committed=28_136_000),
+        change("d", None, before=AFTER, lsn=28_136_792, committed=28_136_000),
+        change("c", AFTER, lsn=28_136_720, committed=28_136_856),
+    ]
+
+    rows = people().parse(bronze(values, topic="shop.changes", keys=['{"id":1}'] * 3))
+
+    sequences = rows["_source"].to_pylist()
+    assert sequences == sorted(sequences)
 
 
 def test_changes_without_keys_are_found_before_anything_runs() -> None:

@@ -37,6 +37,7 @@ ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent="__debe
 NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
 
+_COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
 _ROW_OPS = frozenset({"r", "c", "u"})
 _STREAMED = (None, False, "false")
 _LAST_OF_TABLE = ("last_in_data_collection", "last")
@@ -85,7 +86,11 @@ class DebeziumParser:
             if isinstance(change, str):
                 sheet.refuse(place, change)
                 continue
-            order.lsns[place], order.streamed[place] = _lsn(change), _streamed(change)
+            order.lsns[place], order.streamed[place], order.commits[place] = (
+                _lsn(change),
+                _streamed(change),
+                _commit(change),
+            )
             order.lives[place] = _life(change)
             op = change["op"]
             if order.lsns[place] is None:
@@ -93,7 +98,9 @@ class DebeziumParser:
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
                 if change["source"].get("snapshot") in _LAST_OF_TABLE:
-                    order.floors[place] = f"{order.lives[place]:06d}/{order.lsns[place]:020d}/0"
+                    order.floors[place] = (
+                        f"{order.lives[place]:06d}/{order.lsns[place]:020d}/{order.lsns[place]:020d}/0"
+                    )
             elif op == "d":
                 keys = chunk.column("key") if keys is None else keys
                 self._delete(sheet, place, keys[place])
@@ -133,19 +140,21 @@ class Order:
     lives: list[int]
     lsns: list[int | None]
     streamed: list[int | None]
+    commits: list[int | None]
     floors: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, chunk: Chunk) -> "Order":
         """Nothing known yet."""
         count = len(chunk)
-        return cls(chunk=chunk, lives=[0] * count, lsns=[None] * count, streamed=[None] * count)
+        return cls(chunk=chunk, lives=[0] * count, lsns=[None] * count, streamed=[None] * count, commits=[None] * count)
 
     def sequences(self) -> pa.Array:
         """One text per change that sorts as the changes happened."""
         lives, lsns = pa.array(self.lives, pa.int32()), pa.array(self.lsns, pa.int64())
+        commits = pc.coalesce(pa.array(self.commits, pa.int64()), lsns)
         streamed, offsets = pa.array(self.streamed, pa.int8()), self.chunk.rows.column("offset")
-        return sequence((lives, 6), (lsns, 20), (streamed, 1), (offsets, 20))
+        return sequence((lives, 6), (commits, 20), (lsns, 20), (streamed, 1), (offsets, 20))
 
     def floor(self, sources: pa.Array, kinds: list[str]) -> pa.Array | None:
         """What empties the table of all that is older: a truncation, the end of a snapshot."""
@@ -176,6 +185,19 @@ def _change(found: Document | Refusal, table: str) -> Document | str | None:
 def _lsn(change: Document) -> int | None:
     lsn = change["source"].get("lsn")
     return lsn if type(lsn) is int and 0 <= lsn <= LSN_MAX else None
+
+
+def _commit(change: Document) -> int | None:
+    """The LSN of the commit before the change's own transaction, None in a snapshot and right after it.
+
+    Transactions count in the order of their commits. Their changes' own LSNs do not tell it: an insert that waits
+    until another transaction has given its key free has a lower LSN than the deletion that it waits for.
+
+    Where none is told, the change's own LSN stands for it: higher than what was committed before the snapshot, so that
+    a second snapshot of one life counts too, and lower than the commit of the first transaction after it.
+    """
+    found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
+    return min(int(found[1]), LSN_MAX) if found else None
 
 
 def _streamed(change: Document) -> int:

@@ -15,6 +15,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
+from deltaworks.engine.points import reached
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,7 @@ class Progress:
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position, if it is ahead of the committed one."""
         if self._unsettled:
+            reached(self.table.name, "settle", "before-commit")
             self._reaching, self._reaching_seq, self._raised = self.position, self.ingest_seq, ()
             committer.mark(self.table, self.entry(Counts()))
             self.committed()

@@ -1,0 +1,105 @@
+"""Where Spark commits: a copy of the log beside the rows, whose next version the owner then puts into the real log.
+
+Spark takes the newest version for granted when its job begins, tests whether its own version is free and then renames
+over it: a process that is stopped in between and wakes up overwrites what its successor has committed. Here Spark
+never writes to the table's log. Its version, complete, is given its name by a hard link, which exists or does not, and
+which fails if the name is taken: the same put-if-absent that delta-rs uses.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+STAGES = "_spark"  # hidden from all readers of the table, and from a vacuum
+_LOG = "_delta_log"
+
+
+class TakenError(Exception):
+    """The version that was to be published is there already."""
+
+
+class Stage:
+    """One owner's stage of one table: the table as Spark sees it while it commits."""
+
+    def __init__(self, table: Path) -> None:
+        """Name a stage that nobody else has; nothing is made before it is needed."""
+        self._table = table
+        self._begin()
+
+    def _begin(self) -> None:
+        self.path = self._table / STAGES / uuid.uuid4().hex
+        self._followed: int | None = None
+        self._shown: set[str] = set()
+
+    def follow(self, version: int, *, files: Iterable[str] = ()) -> None:
+        """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
+        log = self.path / _LOG
+        log.mkdir(parents=True, exist_ok=True)
+        for name in self._unseen(version):
+            os.link(self._table / _LOG / name, log / name)
+        self._followed = version
+        for name in files:
+            if name not in self._shown:
+                self._show(name)
+
+    def publish(self, version: int) -> bool:
+        """Give Spark's commit its place in the table's log; False if Spark committed nothing.
+
+        Raises TakenError, and forgets the stage, when the version is taken: nothing of the commit can be seen then.
+        """
+        made = self.path / _LOG / _log_file(version)
+        if not made.exists():
+            return False
+        for name in self._new_files():
+            target = self._table / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (self.path / name).rename(target)
+        try:
+            os.link(made, self._table / _LOG / made.name)
+        except FileExistsError:
+            self._begin()  # Spark remembers a version here that does not exist
+            raise TakenError from None
+        self._followed = version
+        return True
+
+    def _unseen(self, version: int) -> Iterator[str]:
+        """Log files that the stage lacks: the last checkpoint and what follows, later only what follows."""
+        since = self._followed
+        if since is None:
+            hint = self._table / _LOG / "_last_checkpoint"
+            since = -1
+            if hint.exists():
+                shutil.copy(hint, self.path / _LOG)  # the only file that is ever written anew
+                since = int(json.loads(hint.read_text())["version"])
+                yield from (file.name for file in hint.parent.glob(f"{since:020d}.checkpoint*.parquet"))
+        yield from (_log_file(number) for number in range(since + 1, version + 1))
+
+    def _show(self, name: str) -> None:
+        target = self._table / unquote(name)  # the log writes names as URLs
+        link = self.path / target.relative_to(self._table)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+        self._shown.add(name)
+
+    def _new_files(self) -> Iterator[Path]:
+        """What Spark wrote; also what an attempt before this one left, for the next vacuum to find."""
+        for folder, below, names in os.walk(self.path):
+            if _LOG in below:
+                below.remove(_LOG)
+            for name in names:
+                file = Path(folder, name)
+                if not file.is_symlink():
+                    yield file.relative_to(self.path)
+
+
+def clear(table: Path) -> None:
+    """Remove the stages of earlier owners, living or dead."""
+    shutil.rmtree(table / STAGES, ignore_errors=True)  # one that is alive and not the owner may be writing there
+
+
+def _log_file(version: int) -> str:
+    return f"{version:020d}.json"

@@ -1,0 +1,112 @@
+"""A stage: what is committed there is the table's next version, or nothing. Here delta-rs stands in for Spark."""
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltaworks.engine.stage import STAGES, Stage, TakenError, clear
+
+
+def put(table: Path, *keys: int) -> None:
+    """Append rows as a commit of their own."""
+    rows = pa.table({"key": pa.array(keys, pa.int64()), "day": ["a b"] * len(keys)})
+    deltalake.write_deltalake(str(table), rows, mode="append", partition_by=["day"])
+
+
+def keys(table: Path) -> list[int]:
+    """What a reader of the table sees."""
+    found: list[int] = deltalake.DeltaTable(str(table)).to_pyarrow_table()["key"].to_pylist()
+    return sorted(found)
+
+
+def files(table: Path) -> list[str]:
+    """The files of the newest version, as its owner knows them."""
+    names: list[str] = pa.table(deltalake.DeltaTable(str(table)).get_add_actions())["path"].to_pylist()
+    return names
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Give a table with one row, key 1, in version 0; its partitions have a space in their names."""
+    put(tmp_path / "things", 1)
+    return tmp_path / "things"
+
+
+def test_published_version_is_the_table_s_next(table: Path) -> None:
+    """Before that nobody sees it, afterwards it is a version like any other, and the stage goes on from it."""
+    stage = Stage(table)
+
+    for version, key in ((1, 2), (2, 3)):
+        stage.follow(version - 1, files=files(table))
+        put(stage.path, key)
+        unseen = keys(table)
+        published = stage.publish(version)
+
+        assert published
+        assert key not in unseen
+    assert deltalake.DeltaTable(str(table)).version() == 2
+    assert keys(table) == [1, 2, 3]
+
+
+def test_taken_version_leaves_the_table_as_its_taker_left_it(table: Path) -> None:
+    """The owner slept, a successor committed: its version stays whole, and nothing of the late commit can be seen."""
+    stage = Stage(table)
+    stage.follow(0, files=files(table))
+    put(stage.path, 2)
+
+    put(table, 3)
+    with pytest.raises(TakenError):
+        stage.publish(1)
+
+    assert keys(table) == [1, 3]
+    assert deltalake.DeltaTable(str(table)).version() == 1
+
+
+def test_stage_after_a_lost_race_shows_the_table_anew(table: Path) -> None:
+    """A commit that was lost is not in the stage from which the next one is made."""
+    stage = Stage(table)
+    stage.follow(0)
+    put(stage.path, 2)
+    put(table, 3)
+    with pytest.raises(TakenError):
+        stage.publish(1)
+
+    stage.follow(1, files=files(table))
+
+    assert keys(stage.path) == [1, 3]
+
+
+def test_stage_begins_at_the_last_checkpoint(table: Path) -> None:
+    """Commits before a checkpoint may be gone from the log: the stage does without them."""
+    deltalake.DeltaTable(str(table)).create_checkpoint()
+    put(table, 2)
+    (table / "_delta_log" / f"{0:020d}.json").unlink()
+    stage = Stage(table)
+
+    stage.follow(1, files=files(table))
+
+    assert keys(stage.path) == [1, 2]
+
+
+def test_nothing_committed_is_nothing_published(table: Path) -> None:
+    """Spark commits nothing when nothing changes: the caller is told."""
+    stage = Stage(table)
+    stage.follow(0)
+
+    assert not stage.publish(1)
+    assert deltalake.DeltaTable(str(table)).version() == 0
+
+
+def test_stages_of_earlier_owners_are_cleared_away(table: Path) -> None:
+    """What they left is gone, and the table is as it was; one that still lives cannot publish any more."""
+    stage = Stage(table)
+    stage.follow(0, files=files(table))
+    put(stage.path, 2)
+
+    clear(table)
+
+    assert not (table / STAGES).exists()
+    assert not stage.publish(1)
+    assert keys(table) == [1]
