@@ -7,6 +7,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
-from deltaworks.engine.partition import Partition, partition_of
+from deltaworks.engine.partition import partition_of
 from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
@@ -129,17 +130,16 @@ class Flow:
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
         followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
         partition = partition_of(declared, schema)
-        return Input(table=self._owned(declared.name, schema, change_feed=followed, partition=partition))
+        addable = _addable(declared)
+        return Input(
+            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable)
+        )
 
-    def _owned(
-        self, name: str, schema: pa.Schema, *, change_feed: bool = False, partition: Partition | None = None
-    ) -> OwnedTable:
+    def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
         layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
-        return OwnedTable(
-            name=name, path=path, schema=schema, entry=entry, change_feed=change_feed, partition=partition
-        )
+        return OwnedTable(name=name, path=path, schema=schema, entry=entry, **how)
 
     def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
         """A table beside another; where it is open already, as it stands now."""
@@ -147,7 +147,8 @@ class Flow:
         if suffix in sides:
             sides[suffix].reopen()
         else:
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema)
+            rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=_addable(rows_of))
         return sides[suffix]
 
     def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
@@ -358,6 +359,16 @@ class Flow:
     def _committer(self, spark: SparkSession | None) -> Committer:
         limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max
         return Committer(spark=spark, arrow_bytes_max=limit, guard=self.guard)
+
+
+def _addable(declared: Declared) -> frozenset[str]:
+    """Columns that a table may gain without being rebuilt.
+
+    A row over bronze has null where it came before the column; what is computed from many rows would be wrong.
+    """
+    if not isinstance(declared.table.kept_as, Append | Latest):
+        return frozenset()
+    return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
 
 
 def _with_epoch(entry: Entry, app: str, epoch: int) -> Entry:
