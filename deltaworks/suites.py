@@ -30,6 +30,8 @@ class Expectation:
     kwargs: Mapping[str, Any]
     severity: Severity
     meta: Mapping[str, Any]
+    line: int = 0
+    """Where it begins in its file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ def load(path: Path, *, table: str, columns: Sequence[str]) -> Suite:
             kwargs=MappingProxyType(dict(one.get("kwargs", {}))),
             severity=one["severity"],
             meta=MappingProxyType(dict(one.get("meta", {}))),
+            line=one.line,
         )
         for one in document.get("expectations", [])
     )

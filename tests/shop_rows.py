@@ -1,7 +1,7 @@
 """Kafka records as the shop's sources send them."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 from tests.flows import START, Record
@@ -27,10 +27,14 @@ def broken(value: bytes) -> Record:
     return Record(topic="page_views", value=value, key=b"1", partition=1)
 
 
-def change(op: str, row: dict[str, object], *, lsn: int, table: str = "orders", snapshot: bool = False) -> Record:
-    """A row change as Debezium writes it; `row` holds the key at least."""
+def change(
+    op: str, row: dict[str, object], *, lsn: int, table: str = "orders", snapshot: bool = False, at: datetime = START
+) -> Record:
+    """A row change as Debezium writes it, committed `at`; `row` holds the key at least."""
     key = {"order_id": row["order_id"]} if table == "orders" else {"customer_id": row["customer_id"]}
-    source = {"schema": "public", "table": table, "lsn": lsn, "snapshot": "true" if snapshot else "false", "txId": lsn}
+    micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    source = {"schema": "public", "table": table, "lsn": lsn, "snapshot": "true" if snapshot else "false", "txId": lsn,
+              "ts_ms": micros // 1_000, "ts_us": micros, "ts_ns": micros * 1_000}  # fmt: skip
     envelope = {
         "before": row if op == "d" else None,
         "after": None if op == "d" else row,
@@ -96,7 +100,8 @@ def random_changes(chance: Random, count: int) -> list[Record]:
     for lsn in range(1, count + 1):
         roll, number = chance.random(), chance.randrange(20)
         if roll < 0.15:
-            records.append(change("u", customer(number, f"n{lsn}"), lsn=lsn, table="customers"))
+            at = START + timedelta(seconds=chance.randrange(lsn))
+            records.append(change("u", customer(number, f"n{lsn}"), lsn=lsn, table="customers", at=at))
         elif number not in there:
             there[number] = order(number, day=chance.randrange(3), amount=f"{chance.randrange(1, 99)}.50")
             records.append(change("c", there[number], lsn=lsn))

@@ -11,7 +11,7 @@ from deltaworks.errors import DeclarationError
 from deltaworks.findings import nearest
 from deltaworks.suites import Suite
 from deltaworks.words import Column, Table
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
 from deltaworks.words.reading import Debezium, Json, Kafka
 
 BRONZE_COLUMNS = (
@@ -24,6 +24,13 @@ BRONZE_COLUMNS = (
     Column("headers", "array<struct<key:string,value:binary>>", doc="The record's headers, as they came."),
     Column("_seq", "bigint", null=False, doc="Ingest batch that brought the row; the engine's own counter."),
 )
+
+HISTORY_COLUMNS = (
+    Column("valid_from", "timestamp", null=False, doc="When the source committed this state of the row, UTC."),
+    Column("valid_to", "timestamp", doc="When the state ended, UTC, not included; null while it holds."),
+    Column("is_current", "boolean", null=False, doc="Whether the state still holds."),
+)
+"""What a history has beside the declared columns."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,8 +51,18 @@ class Declared:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The declared columns; of a bronze table Kafka's."""
-        return BRONZE_COLUMNS if isinstance(self.table.kept_as, Raw) else self.table.columns
+        """The declared columns; of a bronze table Kafka's; of a history its own too."""
+        match self.table.kept_as:
+            case Raw():
+                return BRONZE_COLUMNS
+            case History():
+                return (*self.table.columns, *HISTORY_COLUMNS)
+        return self.table.columns
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """What tells the rows of a case apart: the keys; of a history, which has many rows of a key, also the time."""
+        return (*self.keys, "valid_from") if isinstance(self.table.kept_as, History) else self.keys
 
     @property
     def reads(self) -> str:
@@ -130,9 +147,9 @@ def inputs_of(table: Table) -> tuple[str, ...]:
 
 
 def keys_of(table: Table) -> tuple[str, ...]:
-    """The columns of which a table has one row per value; none for raw and append."""
+    """The columns of which a table has one row per value (a history: one current row); none for raw and append."""
     match table.kept_as:
-        case Latest(keys=keys) | Aggregate(keys=keys) | View(keys=keys):
+        case Latest(keys=keys) | History(keys=keys) | Aggregate(keys=keys) | View(keys=keys):
             return keys
         case Raw() | Append():
             return ()
@@ -143,9 +160,9 @@ def case_forms(declared: Declared, tables: Mapping[str, Declared]) -> tuple[dict
     inputs = {
         name: Form(
             columns=tables[name].columns,
-            keys=tables[name].keys,
+            keys=tables[name].row_keys,
             wire=isinstance(tables[name].table.kept_as, Raw),
         )
         for name in declared.inputs
     }
-    return inputs, Form(columns=declared.columns, keys=declared.keys, wire=False)
+    return inputs, Form(columns=declared.columns, keys=declared.row_keys, wire=False)

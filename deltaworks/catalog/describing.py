@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from deltaworks.catalog.declared import Catalog, Declared
-from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, View
 from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
 from deltaworks.words.partitioning import DayOf
 
@@ -54,6 +54,8 @@ def kept(kept_as: KeptAs) -> str:
             return f"append, copies by {', '.join(columns)} within {span(within)}"
         case Latest(keys=keys):
             return f"latest by {', '.join(keys)}"
+        case History(keys=keys):
+            return f"history by {', '.join(keys)}"
         case Aggregate(keys=keys, combine=combine):
             ways = ", ".join(f"{how} {name}" for name, how in combine.items())
             return f"aggregate by {', '.join(keys)}: {ways}"

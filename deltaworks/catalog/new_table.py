@@ -16,7 +16,7 @@ from deltaworks.words import Column
 from deltaworks.words.keeping import Append, Raw
 from deltaworks.words.types import parse
 
-KINDS = ("raw", "append", "latest", "aggregate", "view")
+KINDS = ("raw", "append", "latest", "history", "aggregate", "view")
 _COMMA = re.compile(r",(?![^(]*\))")  # not the one inside decimal(p,s)
 
 
@@ -140,7 +140,7 @@ def _first_columns(kind: str, wish: Wish, inputs: tuple[Declared, ...]) -> tuple
         return ()
     if kind == "append":
         return _columns("event_id string, event_time timestamp")
-    if kind == "latest":
+    if kind in ("latest", "history"):
         return _columns("id bigint, updated_at timestamp")
     given = inputs[0].columns
     key = next((column for column in given if column.name in (wish.keys or inputs[0].keys)), given[0])

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain
 
+from deltaworks.catalog.declared import HISTORY_COLUMNS
 from deltaworks.catalog.evolving import evolving, kept_column
 from deltaworks.catalog.reading import NAME, Readable
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
 from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Debezium, Json, Kafka
 from deltaworks.words.types import Type, parse
@@ -61,7 +62,7 @@ def _keeping(table: Readable) -> Iterator[Finding]:
         case Json():
             what, allowed = "JSON", (Append, Latest)
         case Debezium():
-            what, allowed = "Debezium", (Latest,)
+            what, allowed = "Debezium", (Latest, History)
         case _:
             what, allowed = "tables", (Aggregate, View)
     if not isinstance(kept_as, allowed):
@@ -102,9 +103,12 @@ def _columns(table: Readable) -> Iterator[Finding]:
         yield table.at_field("columns", "there are no columns", "Declare the columns: they are the schema")
     seen: dict[str, str] = {}
     kept = kept_column(table)
+    taken = [column.name for column in HISTORY_COLUMNS] if isinstance(table.declared.table.kept_as, History) else []
     for column in columns:
         if column.name.startswith("_") and column.name != kept:
             yield table.at_column(column.name, "names that start with _ are the engine's", "Take another name")
+        elif column.name.lower() in taken:
+            yield table.at_column(column.name, "a history has it by itself", "Take it out, or take another name")
         elif not _COLUMN.fullmatch(column.name.removeprefix("_")):
             yield table.at_column(column.name, "cannot be a column's name", "Use letters, digits and _, a letter first")
         if column.name.lower() in seen:
@@ -140,8 +144,8 @@ def _wires(table: Readable) -> Iterator[Finding]:
 
 def _named(table: Readable) -> Iterator[Finding]:
     """Columns that the declaration names elsewhere are declared."""
-    declared, names = table.declared.table, [column.name for column in table.declared.table.columns]
-    if isinstance(declared.kept_as, Raw) or not names:
+    declared, names = table.declared.table, [column.name for column in table.declared.columns]
+    if isinstance(declared.kept_as, Raw) or not declared.columns:
         return
     mentioned = [("kept_as", "key", key) for key in table.declared.keys]
     match declared.kept_as:
@@ -152,19 +156,21 @@ def _named(table: Readable) -> Iterator[Finding]:
     mentioned += [(field, field, name) for field in ("event_time", "subject") if (name := getattr(declared, field))]
     if by := declared.partition_by:
         mentioned.append(("partition_by", "partition_by", by.column if isinstance(by, DayOf) else by))
+    declared_names = [column.name for column in declared.columns]  # a history's own columns come from no source
     for field, what, name in mentioned:
-        if name not in names:
-            yield table.at_field(field, f"{what} {name} is not declared", nearest(name, names, "columns"))
+        known = declared_names if what == "key" else names
+        if name not in known:
+            yield table.at_field(field, f"{what} {name} is not declared", nearest(name, known, "columns"))
 
 
 def _keys(table: Readable) -> Iterator[Finding]:
     kept_as, columns = table.declared.table.kept_as, table.declared.table.columns
     keys = kept_as.dedupe_by if isinstance(kept_as, Append) else table.declared.keys
-    if isinstance(kept_as, Latest | Aggregate | View) and not keys:
+    if isinstance(kept_as, Latest | History | Aggregate | View) and not keys:
         yield table.at_field("kept_as", "there are no keys", "Name the columns that make a row unique")
     if len(set(keys)) < len(keys):
         yield table.at_field("kept_as", "a column is named twice", "Name each once")
-    if isinstance(kept_as, Latest | Append):
+    if isinstance(kept_as, Latest | History | Append):
         for column in _of(columns, keys):
             if column.null:
                 next_step = "Write null=False: a row without it is refused"

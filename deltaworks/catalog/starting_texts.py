@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 
 from deltaworks.catalog.declared import Declared
 from deltaworks.words import Column
@@ -76,7 +76,20 @@ def _table(draft: Draft) -> str:
     return "\n".join([*lines, f"    owner={_quoted(draft.owner)},", ")", ""])
 
 
-_WORDS = ("add", "aggregate", "append", "debezium", "greatest", "hours", "json", "kafka", "latest", "raw", "view")
+_WORDS = (
+    "add",
+    "aggregate",
+    "append",
+    "debezium",
+    "greatest",
+    "history",
+    "hours",
+    "json",
+    "kafka",
+    "latest",
+    "raw",
+    "view",
+)
 
 
 def _one_row(draft: Draft) -> str:
@@ -210,9 +223,13 @@ def _case(draft: Draft) -> str:
         given: dict[str, object] = {column.name: _wire(column, draft) for column in draft.columns}
         if draft.source_table:
             schema, _, table = draft.source_table.partition(".")
-            source = {"schema": schema, "table": table, "lsn": 1, "snapshot": "false"}
+            source: dict[str, object] = {"schema": schema, "table": table, "lsn": 1, "snapshot": "false"}
+            if draft.kind == "history":
+                source["ts_us"] = int(datetime.fromisoformat(_MOMENT).timestamp() * 1_000_000)
             given = {"before": None, "after": given, "source": source, "op": "c"}
         row = {column.name: _sample(column) for column in draft.columns}
+        if draft.kind == "history":
+            row |= {"valid_from": _MOMENT, "is_current": True}
     else:
         given = {column.name: _sample(column) for column in main.columns}
         row = {column.name: value for column in draft.columns if (value := _result(draft, column, main)) is not None}

@@ -94,7 +94,7 @@ def show_table(
 def new(
     name: Annotated[str, typer.Argument(help="LAYER.NAME")],
     reads: Annotated[list[str], typer.Option(help="A topic for bronze, else a table; may be given again.")],
-    kept_as: Annotated[str | None, typer.Option(help="raw, append, latest, aggregate or view.")] = None,
+    kept_as: Annotated[str | None, typer.Option(help="raw, append, latest, history, aggregate or view.")] = None,
     columns: Annotated[str, typer.Option(help='As in "day date, orders bigint".')] = "",
     keys: Annotated[str, typer.Option(help="Columns that make a row unique, with commas; default: the first.")] = "",
     topic: Annotated[str | None, typer.Option(help="Topic of a bronze table whose JSON is parsed.")] = None,

@@ -51,7 +51,7 @@ def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spar
             run.restart()
         else:
             run.take(step)
-    return differences(case, keys=run.declared.keys, rows=run.rows(), refused=run.refused(), late=run.late())
+    return differences(case, keys=run.declared.row_keys, rows=run.rows(), refused=run.refused(), late=run.late())
 
 
 def _steps(case: Case, way: Way) -> Iterator[Step]:
@@ -153,7 +153,7 @@ class _Run:
         if not declared.keys:
             committer.commit(table, pa.Table.from_pylist(made, schema=table.schema), entry)
             return
-        newest = {tuple(row[key] for key in declared.keys): row for row in made}
+        newest = {tuple(row[key] for key in declared.row_keys): row for row in made}
         changes = pa.Table.from_pylist(list(newest.values()), schema=table.schema.append(_GONE))
         committer.commit(table, changes, entry, how=_merge(declared, table.schema.names))
 
@@ -204,7 +204,7 @@ def _merge(declared: Declared, names: Sequence[str]) -> Merge:
         Clause(on="matched", act="update", set=own),
         Clause(on="not matched", act="insert", when="not s._gone", set=own),
     )
-    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=clauses)
+    return Merge(keys=declared.row_keys, nullable_keys=nullable_keys(declared), clauses=clauses)
 
 
 def _below(catalog: Catalog, name: str) -> Catalog:

@@ -171,11 +171,11 @@ class Committer:
 
     def _too_large_for_arrow(self, table: OwnedTable, rows: pa.Table, how: Merge | None) -> DataFrame | None:
         """The rows for Spark, when the merge would touch too many bytes."""
-        if how is None or self.spark is None or self._touched(table, rows, how) <= self.arrow_bytes_max:
+        if how is None or self.spark is None or self.touched(table, rows, how) <= self.arrow_bytes_max:
             return None
         return self.spark.createDataFrame(rows)
 
-    def _touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
+    def touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
         """Bytes of the files that a merge of `rows` would read; 0 while the whole table is small enough."""
         size = table.bytes()
         if size <= self.arrow_bytes_max or (rows.num_rows == 0 and not how.whole):

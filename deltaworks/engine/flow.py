@@ -25,9 +25,10 @@ from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.writers import append, latest
+from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import LATE_SYSTEM, AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import QUARANTINE
 from deltaworks.engine.writers.raw import RawWriter
@@ -35,10 +36,14 @@ from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
 from deltaworks.errors import DeclarationError, DeltaworksError, LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, View
 from deltaworks.words.lateness import SideOutput
 
-_SYSTEM: dict[type[KeptAs], pa.Schema] = {Append: append.SYSTEM, Latest: latest.SYSTEM}
+_SYSTEM: dict[type[KeptAs], pa.Schema] = {
+    Append: append.SYSTEM,
+    Latest: latest.SYSTEM,
+    History: history.SYSTEM,
+}
 """Columns of the engine that stand beside the declared ones, by how a table is kept."""
 RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
 ARROW_AGAIN = 2
@@ -98,7 +103,7 @@ class Flow:
             own = self._input(declared, BRONZE)
             self.bronze.append(RawWriter(declared, own))
         else:
-            own = self._input(declared, arrow_schema(declared.table.columns, system=_SYSTEM.get(type(kept))))
+            own = self._input(declared, arrow_schema(declared.columns, system=_SYSTEM.get(type(kept))))
             self.writers.append(self._writer(declared, own))
         self.inputs[declared.name] = own
 
@@ -116,6 +121,10 @@ class Flow:
                 return LatestWriter(
                     declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
                 )
+            case History():
+                side = self._beside(declared, "quarantine", QUARANTINE)
+                deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
+                return HistoryWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
             case Aggregate():
                 late = None
                 if isinstance(declared.table.late, SideOutput):
@@ -366,7 +375,7 @@ def _addable(declared: Declared) -> frozenset[str]:
 
     A row over bronze has null where it came before the column; what is computed from many rows would be wrong.
     """
-    if not isinstance(declared.table.kept_as, Append | Latest):
+    if not isinstance(declared.table.kept_as, Append | Latest | History):
         return frozenset()
     return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
 

@@ -16,7 +16,7 @@ from deltaworks.engine.gaps import Gap, Witness, explain
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged, read_log
 from deltaworks.engine.through import Lineage, Through
-from deltaworks.words.keeping import Append, Raw
+from deltaworks.words.keeping import Append, History, Raw
 
 SIDES = ("quarantine", "deleted", "waiting", "late")
 """Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
@@ -210,6 +210,10 @@ class Ledger:
             yield "read is not the sum of where rows went"
         if isinstance(declared.table.kept_as, Raw | Append) and standing.rows != totals.taken:
             yield f"{totals.taken} rows taken, {standing.rows} present"
+        ends = self._standing.get(f"{declared.name}__deleted") if isinstance(declared.table.kept_as, History) else None
+        # between the two commits of a batch the ends are ahead
+        if ends is not None and not standing.rows <= totals.taken <= standing.rows + ends.rows:
+            yield f"{totals.taken} changes taken, {standing.rows} states and {ends.rows} ends present"
         side = self._standing.get(f"{declared.name}__quarantine")
         if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
             yield f"{totals.refused} rows refused, {side.rows} set aside"

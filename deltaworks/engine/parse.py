@@ -32,12 +32,14 @@ class Parser:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     timely: Timely | None = None
+    timed: bool = False
+    partial: bool = False
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
             return JsonParser(self.reads, self.columns, self.timely)
-        return DebeziumParser(self.reads, self.columns, self.keys)
+        return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -59,7 +61,7 @@ class Parser:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.timely)
+        return parser, (self.reads, self.columns, self.keys, self.timely, self.timed, self.partial)
 
 
 def parser(
@@ -67,8 +69,13 @@ def parser(
     columns: tuple[Column, ...],
     keys: tuple[str, ...] = (),
     timely: Timely | None = None,
+    timed: bool = False,
+    partial: bool = False,
 ) -> Parser:
-    """Compile a declaration; `timely` judges the time of JSON events.
+    """Compile a declaration.
+
+    `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
+    updates that leave values out.
 
     Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
     """
@@ -78,6 +85,6 @@ def parser(
         raise DeclarationError(missing[0], "is a key and no column", "Declare the column")
     if isinstance(reads, Debezium) and not keys:
         raise DeclarationError(f"reads={reads!r}", "deletes are told by key, and there are no keys", "Declare keys")
-    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), timely=timely)
+    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), timely=timely, timed=timed, partial=partial)
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
     return made

@@ -1,7 +1,7 @@
 """What table.py files are written in: plain frozen values, no Spark."""
 
 from deltaworks.words.duration import days, hours, minutes, seconds
-from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
+from deltaworks.words.keeping import add, aggregate, append, greatest, history, latest, least, raw, view
 from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.partitioning import day_of
 from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
@@ -19,6 +19,7 @@ __all__ = [
     "debezium",
     "drop",
     "greatest",
+    "history",
     "hours",
     "ignore",
     "json",

@@ -35,6 +35,13 @@ class Latest:
 
 
 @word
+class History:
+    """Every state of each key, with the time in which it held; deletes and truncations end it."""
+
+    keys: tuple[str, ...]
+
+
+@word
 class Aggregate:
     """Groups over an append table: the transform runs on new rows only, its result is combined into the table."""
 
@@ -49,7 +56,7 @@ class View:
     keys: tuple[str, ...]
 
 
-KeptAs = Raw | Append | Latest | Aggregate | View
+KeptAs = Raw | Append | Latest | History | Aggregate | View
 
 
 def raw() -> Raw:
@@ -65,6 +72,11 @@ def append(*, dedupe_by: tuple[str, ...] = (), within: timedelta = timedelta(0))
 def latest(*, keys: tuple[str, ...]) -> Latest:
     """Keep the newest state of each key."""
     return Latest(keys=keys)
+
+
+def history(*, keys: tuple[str, ...]) -> History:
+    """Keep all states of each key, one row each; `valid_from`, `valid_to` and `is_current` come by themselves."""
+    return History(keys=keys)
 
 
 def aggregate(*, keys: tuple[str, ...], combine: Mapping[str, Combine]) -> Aggregate:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltaworks.settings import ROOT, Settings
-from shop.check import BRONZE, TABLES, Check
+from shop.check import BRONZE, CURRENT, TABLES, Check
 from shop.evidence import open_database
 from tests.running_stack import running_stack
 
@@ -47,7 +47,8 @@ def lake(sources: Settings) -> Settings:
         for topic, name in BRONZE.items():
             _write(database, sources, name, f"select '{topic}' as topic, * from topic_{topic.replace('.', '_')}")
         for name, expected, _, _ in TABLES:
-            _write(database, sources, name, f"select * from {expected}")
+            now = ", true as is_current" if name in CURRENT else ""
+            _write(database, sources, name, f"select *{now} from {expected}")
     return sources
 
 
@@ -97,6 +98,7 @@ def test_a_lake_that_is_not_there_fails(sources: Settings) -> None:
         ("gold.page_views_per_minute", lambda table: table.update(updates={"views": "views + 1"})),
         ("silver.orders", lambda table: table.update(updates={"status": "'paid'"}, predicate="status = 'cancelled'")),
         ("silver.customers", lambda table: table.update(updates={"email": "name"}, predicate="customer_id = 1")),
+        ("silver.customers", lambda table: table.update(updates={"is_current": "false"}, predicate="customer_id = 2")),
         ("gold.daily_orders", lambda table: table.update(updates={"revenue": "revenue - cast(0.01 as decimal(18,2))"})),
         (
             "silver.page_views",

@@ -259,8 +259,42 @@ MISTAKES = [
         ],
         [
             Finding(
-                place=f"{NOTES}:8", finding="append does not go with reading Debezium", next_step="Write latest(...)"
+                place=f"{NOTES}:8",
+                finding="append does not go with reading Debezium",
+                next_step="Write latest(...) or history(...)",
             )
+        ],
+    ),
+    Mistake(
+        "history of events",
+        [Edit(MEMBERS, "kept_as=latest(", "kept_as=history("), Edit(MEMBERS, "json, latest", "history, json")],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="history does not go with reading JSON",
+                next_step="Write append(...) or latest(...)",
+            )
+        ],
+    ),
+    Mistake(
+        "history's own column",
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, 'latest(keys=("member_id",))', 'history(keys=("valid_to",))'),
+            Edit(MEMBERS, "Table, json, latest", "Table, debezium, history"),
+            Edit(MEMBERS, 'Column("joined", "date"', 'Column("Valid_From", "date"'),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:14",
+                finding="column Valid_From: a history has it by itself",
+                next_step="Take it out, or take another name",
+            ),
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="key valid_to is not declared",
+                next_step="The nearest is Valid_From",
+            ),
         ],
     ),
     Mistake(

@@ -1,6 +1,7 @@
 """A table over Debezium's changes: its own rows, deletes and truncations; everything else is another's."""
 
 import json as js
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -99,6 +100,34 @@ def test_a_delete_counts_by_its_key_alone() -> None:
     assert [row[column.name] for column in COLUMNS[1:]] == [None] * (len(COLUMNS) - 1)
 
 
+@pytest.mark.parametrize(
+    ("told", "micros"),
+    [
+        ({"ts_us": 1763719200000123, "ts_ms": 1763719200000}, 1763719200000123),
+        ({"ts_us": None, "ts_ms": 1763719200001}, 1763719200001000),
+        ({"ts_us": True, "ts_ms": "1763719200001"}, None),
+        ({"ts_us": 0, "ts_ms": 0}, None),
+        ({"ts_us": 253402300800000000}, None),
+        ({"ts_us": 1763719200000123.0, "ts_ms": None}, None),
+    ],
+)
+def test_a_change_has_the_time_of_its_commit(told: dict[str, Any], micros: int | None) -> None:
+    """To the microsecond where the connector sends it. Only tables that live by it refuse a change without."""
+    document = js.loads(change("u", AFTER))
+    document["source"] |= told
+    given = bronze([js.dumps(document)], topic="shop.changes", keys=['{"id":1}'])
+    timed = parser(debezium("bronze.shop_changes", table="public.people"), COLUMNS, ("id",), timed=True)
+
+    (row,), (strict,) = people().parse(given).to_pylist(), timed.parse(given).to_pylist()
+
+    assert row["_kind"] == "row"
+    assert row["_at"] == (None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros))
+    assert strict["_at"] == row["_at"]
+    assert (strict["_kind"], strict["_reason"]) == (
+        ("refused", "source: no usable time") if micros is None else ("row", None)
+    )
+
+
 def test_a_truncation_sets_no_column() -> None:
     """It has no key; its sequence says what it came after."""
     row = row_of(change("t"), key=None)
@@ -191,6 +220,7 @@ def test_what_cannot_be_told_to_be_anothers_is_refused(value: str | bytes) -> No
         (change("u", AFTER, lsn="34114808"), '{"id":1}', "source: no usable lsn"),
         (change("u", AFTER, lsn=-1), '{"id":1}', "source: no usable lsn"),
         (change("u", AFTER, lsn=2**63), '{"id":1}', "source: no usable lsn"),
+        (change("u", AFTER | {"email": "__debezium_unavailable_value"}), '{"id":1}', f"email: {UNSENT}"),
         (change("c", AFTER | {"email": "__debezium_unavailable_value"}), '{"id":1}', f"email: {UNSENT}"),
         (change("r", AFTER | {"email": "__debezium_unavailable_value"}), '{"id":1}', f"email: {UNSENT}"),
         (change("u", AFTER | {"id": "__debezium_unavailable_value"}), '{"id":1}', f"id: {UNSENT}"),

@@ -104,7 +104,9 @@ def known(records: Iterable[Any]) -> list[Row]:
     """What a set of changes says: of each column the last value that was sent since the last deletion."""
     values = [record.value for record in records if record.value is not None]
     keys = [record.key for record in records if record.value is not None]
-    parsed = parser(READS, COLUMNS, ("id",)).parse(bronze(values, topic="shop.changes", keys=keys)).to_pylist()
+    parsed = (
+        parser(READS, COLUMNS, ("id",), partial=True).parse(bronze(values, topic="shop.changes", keys=keys)).to_pylist()
+    )
     floor = max((row["_floor"] for row in parsed if row["_floor"]), default="")
     found = []
     for key in {row["id"] for row in parsed if row["_kind"] in ("row", "delete")}:

@@ -8,7 +8,7 @@ import pytest
 from deltaworks.catalog import check, load
 from deltaworks.catalog.new_table import Wish, new_table
 from deltaworks.errors import DeclarationError
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
 from tests.tiny_project import Project
 
 WISHES = {
@@ -26,6 +26,13 @@ WISHES = {
         reads=("bronze.letters",),
         source_table="public.rows",
         columns="id bigint, born date, photo binary",
+    ),
+    "debezium with its past": Wish(
+        name="silver.rows",
+        reads=("bronze.letters",),
+        source_table="public.rows",
+        kept_as="history",
+        columns="id bigint, born date",
     ),
     "aggregate": Wish(name="gold.counted", reads=("silver.notes",)),
     "aggregate by day and writer": Wish(
@@ -52,6 +59,7 @@ KEPT_AS = {
     "json events": Append,
     "json states": Latest,
     "debezium": Latest,
+    "debezium with its past": History,
     "aggregate": Aggregate,
     "view": View,
 }

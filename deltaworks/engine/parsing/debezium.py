@@ -36,6 +36,7 @@ ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent="__debe
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
 NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
+AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
 
 _COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
 _ROW_OPS = frozenset({"r", "c", "u"})
@@ -51,6 +52,10 @@ class DebeziumParser:
     reads: Debezium
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    timed: bool = False
+    """Whether a change must say when it happened."""
+    partial: bool = False
+    """Whether an update may leave values out."""
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:
@@ -86,21 +91,16 @@ class DebeziumParser:
             if isinstance(change, str):
                 sheet.refuse(place, change)
                 continue
-            order.lsns[place], order.streamed[place], order.commits[place] = (
-                _lsn(change),
-                _streamed(change),
-                _commit(change),
-            )
-            order.lives[place] = _life(change)
+            order.see(place, change)
             op = change["op"]
             if order.lsns[place] is None:
                 sheet.refuse(place, "source: no usable lsn")
+            elif self.timed and order.times[place] is None:
+                sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
                 if change["source"].get("snapshot") in _LAST_OF_TABLE:
-                    order.floors[place] = (
-                        f"{order.lives[place]:06d}/{order.lsns[place]:020d}/{order.lsns[place]:020d}/0"
-                    )
+                    order.floors[place] = order.begin(place)
             elif op == "d":
                 keys = chunk.column("key") if keys is None else keys
                 self._delete(sheet, place, keys[place])
@@ -110,8 +110,8 @@ class DebeziumParser:
                 sheet.refuse(place, "op: not known")
         source = order.sequences()
         floor = order.floor(source, sheet.kinds)
-        partial = _updates(chunk)
-        return sheet.batch(self.converters, self.keys, source, floor=floor, partial=partial)
+        partial = _updates(chunk) if self.partial else None
+        return sheet.batch(self.converters, self.keys, source, at=order.times, floor=floor, partial=partial)
 
     def _row(self, sheet: Sheet, place: int, change: Document) -> None:
         after = change.get("after")
@@ -141,13 +141,25 @@ class Order:
     lsns: list[int | None]
     streamed: list[int | None]
     commits: list[int | None]
+    times: list[int | None]
     floors: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, chunk: Chunk) -> "Order":
         """Nothing known yet."""
         count = len(chunk)
-        return cls(chunk=chunk, lives=[0] * count, lsns=[None] * count, streamed=[None] * count, commits=[None] * count)
+        nothing: list[list[int | None]] = [[None] * count for _ in range(4)]
+        lsns, streamed, commits, times = nothing
+        return cls(chunk=chunk, lives=[0] * count, lsns=lsns, streamed=streamed, commits=commits, times=times)
+
+    def see(self, place: int, change: Document) -> None:
+        """Take down what a change of the table says."""
+        self.lives[place], self.times[place] = _life(change), _at(change)
+        self.lsns[place], self.streamed[place], self.commits[place] = _lsn(change), _streamed(change), _commit(change)
+
+    def begin(self, place: int) -> str:
+        """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""
+        return f"{self.lives[place]:06d}/{self.lsns[place]:020d}/{self.lsns[place]:020d}/0"
 
     def sequences(self) -> pa.Array:
         """One text per change that sorts as the changes happened."""
@@ -198,6 +210,14 @@ def _commit(change: Document) -> int | None:
     """
     found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
     return min(int(found[1]), LSN_MAX) if found else None
+
+
+def _at(change: Document) -> int | None:
+    """When the source committed the change, or read the row for a snapshot, in microseconds since 1970."""
+    source = change["source"]
+    micros, millis = source.get("ts_us"), source.get("ts_ms")  # connectors before 2.6 send milliseconds only
+    at = micros if type(micros) is int else millis * 1_000 if type(millis) is int else 0
+    return at if 0 < at <= AT_MAX else None
 
 
 def _streamed(change: Document) -> int:

@@ -18,6 +18,7 @@ SYSTEM = pa.schema(
         ("_kind", pa.string()),
         ("_reason", pa.string()),
         ("_source", pa.string()),
+        ("_at", pa.timestamp("us", "UTC")),
         ("_sent", pa.string()),
         ("_floor", pa.string()),
         ("_strays", pa.string()),
@@ -34,10 +35,11 @@ SYSTEM = pa.schema(
 
 `_kind`: row, delete, truncate, refused, snapshot (the end of the source's snapshot, told by another table's row) or
 other (not this table's). `_reason`: of refused rows. `_source`: sorts in the source's order; null where that is
-unknown. `_sent`: of a row that does not carry all columns, a JSON object of those that it leaves out (see
-`writers/partial.py`); else null. `_floor`: all of the table that is older than this sequence is gone in the source.
-`_strays`: a JSON array of the row's undeclared fields, null if it has none. `_seq`, `_topic`, `_partition`, `_offset`,
-`_timestamp`: as in bronze. `_key`, `_value`: the bytes of refused rows and of those with `_sent`, only.
+unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of a row that does not carry all
+columns, a JSON object of those that it leaves out (see `writers/partial.py`); else null. `_floor`: all of the table
+that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's undeclared fields, null if
+it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`, `_value`: the bytes of
+refused rows and of those with `_sent`, only.
 """
 
 _BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}
@@ -90,6 +92,7 @@ class Sheet:
         keys: Sequence[str],
         source: pa.Array,
         timely: Timely | None = None,
+        at: Sequence[int | None] | None = None,
         *,
         floor: pa.Array | None = None,
         partial: Callable[[int], bool] | None = None,
@@ -102,7 +105,8 @@ class Sheet:
         kinds = pa.array(self.kinds, pa.string())
         reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
         bronze = self.chunk.rows
-        by_name = {"_kind": kinds, "_reason": reasons, "_source": source}
+        times = pa.array([None] * len(self.kinds) if at is None else at, SYSTEM.field("_at").type)
+        by_name = {"_kind": kinds, "_reason": reasons, "_source": source, "_at": times}
         by_name |= {"_sent": self._texts({at: _note(names) for at, names in self.unsent.items()})}
         by_name |= {"_strays": self._texts(self.strays)}
         by_name |= {"_floor": pa.nulls(len(kinds), pa.string()) if floor is None else floor}

@@ -17,7 +17,7 @@ from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
-from deltaworks.words.keeping import Append
+from deltaworks.words.keeping import Append, History, Latest
 from deltaworks.words.reading import Debezium, Json
 
 QUARANTINE = pa.schema(
@@ -45,7 +45,11 @@ class OverBronze(ABC):
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
         self.table = own.table
-        self.parser: Parser = parser(reads, declared.table.columns, declared.keys, timely=_timely(declared))
+        timed = isinstance(declared.table.kept_as, History)
+        partial = isinstance(declared.table.kept_as, Latest)
+        self.parser: Parser = parser(
+            reads, declared.table.columns, declared.keys, timely=_timely(declared), timed=timed, partial=partial
+        )
         self.progress = Progress(own.table, code=code_of(declared))
         self.bronze = source.table.name
 

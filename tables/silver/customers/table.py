@@ -1,11 +1,11 @@
-"""Customers as the shop last reported them. One row per customer."""
+"""Customers as they are and as they were. One row per customer and state, with the time in which it held."""
 
-from deltaworks.words import Column, Table, debezium, latest
+from deltaworks.words import Column, Table, debezium, history
 
 TABLE = Table(
     app="shop",
     reads=debezium("bronze.shop_changes", table="public.customers"),
-    kept_as=latest(keys=("customer_id",)),
+    kept_as=history(keys=("customer_id",)),
     columns=(
         Column("customer_id", "bigint", null=False, doc="Assigned by the shop."),
         Column("name", "string", null=False, pii=True, doc="As the customer gave it."),

@@ -1,0 +1,1 @@
+"""Suites as row rules: what each row of a stream must hold, judged as Great Expectations would, without Spark."""

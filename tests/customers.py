@@ -1,0 +1,95 @@
+"""Changes of the shop's customers as Debezium sends them, and what their history says: for tests on both paths."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+import pyarrow as pa
+
+from deltaworks.engine.lake import OwnedTable
+from tests.flows import START, Crash, Log, Owner, Record
+from tests.shop_rows import change, customer
+
+TABLE = "silver.customers"
+State = tuple[int, str, float, float | None, bool]
+"""Number, name, begin and end in seconds after the start, whether it is current."""
+
+
+def moved(op: str, number: int, lsn: int, *, second: float, name: str | None = None) -> Record:
+    """A change of a customer, committed so many seconds after the start; r, c, u, d, or t for all customers."""
+    row, at = customer(number, name or f"n{lsn}"), START + timedelta(seconds=second)
+    record = change("d" if op == "t" else op, row, lsn=lsn, table="customers", snapshot=op == "r", at=at)
+    if op == "t":
+        record.key = None
+        record.value = (record.value or b"").replace(b'"op": "d"', b'"op": "t"')
+    return record
+
+
+def a_source(chance: Random, count: int) -> list[Record]:
+    """Customers who come, change, take another number, leave and come back; now and then all go.
+
+    The clock runs as it likes.
+    """
+    records = [moved("r", number, 1, second=0) for number in range(3)]
+    there = set(range(3))
+    for lsn in range(2, count):
+        number, second, roll = chance.randrange(6), chance.randrange(count), chance.random()
+        if roll < 0.05:
+            records.append(moved("t", 0, lsn, second=second))
+            there.clear()
+        elif number in there and roll < 0.3:
+            records.append(moved("d", number, lsn, second=second))
+            there.discard(number)
+            if roll < 0.15 and number + 10 not in there:  # another number: both changes have one sequence
+                records.append(moved("c", number + 10, lsn, second=second))
+                there.add(number + 10)
+        else:
+            records.append(moved("u" if number in there else "c", number, lsn, second=second))
+            there.add(number)
+    return [*records, moved("c", 5, count, second=count)]  # so that the table is never without a current row
+
+
+def shuffled(chance: Random, records: Sequence[Record], *, cuts: int) -> list[list[Record]]:
+    """The same changes in any order, some of them twice, in so many batches."""
+    wild = chance.sample(list(records), len(records)) + chance.sample(list(records), len(records) // 5)
+    size = len(wild) // cuts + 1
+    return [wild[start : start + size] for start in range(0, len(wild), size)]
+
+
+def in_batches(owner: Owner, parts: Sequence[Sequence[Record]]) -> None:
+    """All batches; after a crash a restart, once."""
+    log = Log()
+    for part in parts:
+        log.send(part)
+        rows = log.batch()
+        try:
+            owner.take(rows)
+        except Crash:
+            owner.crash_at = -1
+            owner.start()
+            owner.catch_up(log)
+
+
+def states(owner: Owner, table: str = TABLE) -> list[State]:
+    """What the history says, in its order, by key."""
+    layer, name = table.split(".")
+    stored: OwnedTable = owner.flow.inputs[table].table
+    assert stored.path == owner.settings.lake / layer / name
+    stored.reopen()
+    names = ["customer_id", "name", "valid_from", "valid_to", "is_current", "_source"]
+    rows = stored.read(names).sort_by([("customer_id", "ascending"), ("_source", "ascending")])
+    found: pa.Table = rows.drop_columns(["_source"])
+    return [
+        (number, name, _seconds(start) or 0.0, _seconds(end), current)
+        for number, name, start, end, current in zip(*(column.to_pylist() for column in found), strict=True)
+    ]
+
+
+def verdict(owner: Owner) -> str:
+    """What the ledger says of the history."""
+    (sheet,) = (one for one in owner.ledger().sheets() if one.table == TABLE)
+    return sheet.verdict
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else (moment - START).total_seconds()

@@ -1,0 +1,150 @@
+"""`history` on the Spark path, and both in turn: the same intervals as by Arrow (tests/unit/test_history.py).
+
+And what reads a history: a view of its current rows.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.settings import Settings
+from tests.chance import seeded
+from tests.customers import TABLE, a_source, in_batches, moved, shuffled, states, verdict
+from tests.flows import START, Crash, Log, Owner, Record
+from tests.tiny_project import Project
+
+
+def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, shop: Settings) -> None:
+    """In order and at once on the Arrow path; shuffled with copies on the Spark path; one path after the other."""
+    chance = seeded()
+    records = a_source(chance, 60)
+    parts = shuffled(chance, records, cuts=3)
+    calm, mixed = (Owner(spark, shop.changed(data=shop.data / name), "shop") for name in ("calm", "mixed"))
+    large = Owner(spark, shop.changed(data=shop.data / "large"), "shop", path="spark")
+    in_batches(calm, [records])
+    in_batches(large, parts)
+    log = Log()
+    for number, part in enumerate(parts):
+        mixed.path = ("spark", "auto")[number % 2]
+        mixed.start()
+        log.send(part)
+        mixed.take(log.batch())
+
+    assert any(row[4] for row in states(calm))
+    assert any(not row[4] for row in states(calm))
+    assert states(large) == states(calm)
+    assert states(mixed) == states(calm)
+    assert [verdict(owner) for owner in (calm, large, mixed)] == ["ok"] * 3
+    taken = {sheet.taken for owner in (calm, large, mixed) for sheet in owner.ledger().sheets() if sheet.table == TABLE}
+    assert len(taken) == 1
+
+
+def test_a_truncation_on_the_spark_path(spark: SparkSession, shop: Settings) -> None:
+    """It ends what is older, also what comes later, and nothing that is newer; twice it is one."""
+    owner, cut = Owner(spark, shop, "shop", path="spark"), moved("t", 0, 5, second=5)
+
+    in_batches(
+        owner,
+        [
+            [moved("c", 1, 1, second=1), moved("c", 2, 7, second=7), moved("d", 4, 4, second=4)],
+            [cut],
+            [cut, moved("c", 3, 3, second=3), moved("c", 1, 9, second=9), moved("c", 4, 2, second=2)],
+        ],
+    )
+
+    assert states(owner) == [
+        (1, "n1", 1, 5, False),
+        (1, "n9", 9, None, True),
+        (2, "n7", 7, None, True),
+        (3, "n3", 3, 5, False),
+        (4, "n2", 2, 4, False),
+    ]
+    assert verdict(owner) == "ok"
+
+
+def test_death_on_the_spark_path_changes_nothing(spark: SparkSession, shop: Settings) -> None:
+    """Right after the ends were remembered, and right after the table was committed."""
+    parts = [
+        [moved("c", 1, 1, second=1), moved("u", 1, 3, second=3)],
+        [moved("d", 1, 5, second=5), moved("c", 1, 2, second=2)],
+    ]
+    calm = Owner(spark, shop.changed(data=shop.data / "calm"), "shop")
+    in_batches(calm, parts)
+
+    for late in (1, 2):
+        owner = Owner(spark, shop.changed(data=shop.data / f"late{late}"), "shop", path="spark")
+        in_batches(owner, parts[:1])
+        owner.crash_at = owner.commits + late  # bronze, ends, table
+        log = Log()
+        log.send(parts[0])
+        log.batch()
+        log.send(parts[1])
+        with pytest.raises(Crash):
+            owner.take(log.batch())
+        owner.crash_at = -1
+        owner.start()
+        owner.catch_up(log)
+        assert states(owner) == states(calm)
+        assert verdict(owner) == "ok"
+
+
+CITIES = '''"""Members to the cities that they live in now."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(members: DataFrame) -> DataFrame:
+    """Count who lives there."""
+    now = members.where("is_current")
+    return now.groupBy("city").agg(F.count("*").alias("members"), F.sum("dues").cast("decimal(18,2)").alias("dues"))
+
+
+def keys_from(members: DataFrame) -> DataFrame:
+    """The city of a changed row."""
+    return members.select("city")
+'''
+
+
+def lives(op: str, number: int, city: str | None, second: int) -> Record:
+    """A change of a member, in the second that is its sequence too."""
+    key = {"member_id": str(10**19 + number)}
+    at = (START - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + second * 1_000_000
+    source = {"schema": "public", "table": "members", "lsn": second, "snapshot": "false", "ts_us": at}
+    after = None if city is None else {**key, "name": "Ada", "city": city, "dues": "1.50", "joined": None}
+    value = {"before": None, "after": after, "source": source, "op": op}
+    return Record(topic="members", key=json.dumps(key).encode(), value=json.dumps(value).encode())
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_a_view_follows_a_history(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """Every row that gets another interval touches its key: the state that ends as well as the one that begins.
+
+    The members' numbers are decimals of 20 digits: files are not left out by their statistics.
+    """
+    copy = Project(tmp_path / "project")
+    declaration = "tables/silver/members/table.py"
+    copy.edit(
+        declaration, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="public.members")'
+    )
+    copy.edit(declaration, "kept_as=latest(", "kept_as=history(")
+    copy.edit(declaration, "Table, json, latest", "Table, debezium, history")
+    copy.edit(declaration, 'Column("member_id", "bigint"', 'Column("member_id", "decimal(20,0)"')
+    copy.write("tables/gold/members_per_city/transform.py", CITIES)
+    owner = Owner(spark, Settings.load(copy.folder, environment={}, data=tmp_path / "data"), "tiny", path=path)
+    lived = []
+    for part in (
+        [lives("c", 1, "Rome", 1), lives("c", 2, "Rome", 2)],
+        [lives("u", 1, "Oslo", 5)],
+        [lives("u", 1, "Bonn", 4)],  # late: she has moved on already
+        [lives("d", 2, None, 6)],
+    ):
+        in_batches(owner, [part])
+        lived.append({row["city"]: row["members"] for row in owner.rows("gold.members_per_city")})
+
+    assert lived == [{"Rome": 2}, {"Rome": 1, "Oslo": 1}, {"Rome": 1, "Oslo": 1}, {"Oslo": 1}]
+    assert len(owner.rows("silver.members")) == 4
+    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
