@@ -67,6 +67,7 @@ def test_a_table_that_is_empty_in_a_new_life_is_emptied(tmp_path: Path) -> None:
     source, lake = SourceTable(), Lake(tmp_path)
     source.insert(1, city="Graz")
     lake.take(source.log)
+    before = []
     for prefix in ("shop", "shop-1"):
         before = lake.rows()
         other = SourceTable(prefix=prefix)

@@ -1,7 +1,7 @@
 """Tables that read JSON events: each value of the topic is one row."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,7 +51,7 @@ class JsonParser:
             if isinstance(found, Refusal):
                 sheet.refuse(place, found.code)
             else:
-                sheet.take(place, self.fields.take(found, lambda at=place: chunk.value(at)))
+                sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
         return sheet.batch(self.converters, (), self._source(chunk, mine), self.timely)
 
     def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:
