@@ -238,7 +238,9 @@ def _late(rows: Any, inputs: Mapping[str, Form]) -> tuple[Row, ...]:
     given = _list(rows, "then.late")
     form = next(iter(inputs.values()))
     if given and (form.wire or len(inputs) > 1):
-        raise _MistakeError("nothing is late here", "Take it out: rows are late for aggregates only")
+        raise _MistakeError(
+            "nothing is late here", "Take it out: only tables with a late policy over one input have late rows"
+        )
     return tuple(_row(row, form) for row in given)
 
 

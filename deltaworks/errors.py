@@ -54,6 +54,10 @@ class NotArrivedError(LakeError):
     """The record that somebody waits for is not in the table: not yet, or it was refused."""
 
 
+class BadRowsError(DeltaworksError):
+    """A table refuses more rows than it may: the app stops, for setting them aside would hide what is wrong."""
+
+
 class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 

@@ -56,6 +56,15 @@ _DAILY = {
     "revenue": "decimal(18, 2)",
 }
 _PER_MINUTE = {"page": "varchar", "minute": "timestamptz", "views": "bigint"}
+_SESSIONS = {
+    "user_id": "bigint",
+    "session_start": "timestamptz",
+    "session_end": "timestamptz",
+    "views": "bigint",
+    "pages": "bigint",
+    "landing_page": "varchar",
+    "exit_page": "varchar",
+}
 _QUARANTINED = {"partition": "integer", "offset": "bigint"}
 _ARROW = {
     "bigint": pa.int64(),
@@ -82,6 +91,7 @@ TABLES = (
     ("silver.page_views", "expected_page_views", VIEW_COLUMNS, ("event_id",)),
     ("silver.page_views__quarantine", "malformed", _QUARANTINED, ("partition", "offset")),
     ("gold.page_views_per_minute", "expected_per_minute", _PER_MINUTE, ("page", "minute")),
+    ("gold.user_sessions", "expected_sessions", _SESSIONS, ("user_id", "session_start")),
     ("silver.orders", "expected_orders", _ORDERS, ("order_id",)),
     ("silver.customers", "expected_customers", _CUSTOMERS, ("customer_id",)),
     ("gold.daily_orders", "expected_daily_orders", _DAILY, ("day",)),
@@ -139,6 +149,17 @@ class Check:
             "create or replace table expected_per_minute as"
             " select page, date_trunc('minute', event_time) as minute, count(*) as views"
             " from expected_page_views group by all"
+        )
+        self._database.execute(
+            "create or replace table expected_sessions as with apart as ("
+            " select *, coalesce(event_time - lag(event_time) over w > interval 10 minutes, true)::int as begins"
+            " from expected_page_views window w as (partition by user_id order by event_time)"
+            "), numbered as ("
+            " select *, sum(begins) over (partition by user_id order by event_time) as visit from apart"
+            ") select user_id, min(event_time) as session_start,"
+            " max(event_time) + interval 10 minutes as session_end, count(*) as views, count(distinct page) as pages,"
+            " arg_min(page, (event_time, event_id)) as landing_page, arg_max(page, (event_time, event_id)) as exit_page"
+            " from numbered group by user_id, visit"
         )
         copy_postgres(
             self._database,

@@ -25,7 +25,7 @@ class Sample:
 
 def samples() -> list[Sample]:
     """Every sample; event ids are unique, so that none is taken for a copy of another."""
-    return [*_well_formed(), *_cut_short(), *_bytes(), *_around(), *_fields()]
+    return [*_well_formed(), *_cut_short(), *_bytes(), *_around(), *_fields(), *_rules()]
 
 
 def _document(name: str, **changed: object) -> dict[str, object]:
@@ -46,13 +46,13 @@ def _text(document: dict[str, object]) -> str:
 
 def _well_formed() -> Iterator[Sample]:
     """Odd, but what they say is not in doubt."""
-    pages = ["", " ", "/ä", "/日本", "/\N{GRINNING FACE}", 'q"q', "b\\b", "n\nn", "t\tt", "/", "a" * 100_000, "\x00",
+    texts = ["", " ", "/ä", "/日本", "/\N{GRINNING FACE}", 'q"q', "b\\b", "n\nn", "t\tt", "/", "a" * 100_000, "\x00",
              "\u2028", "\ufeff", "\ufffe", "e\u0301", "null", "NaN", "{}", "%00", "'; drop table x; --"]  # fmt: skip
-    for number, page in enumerate(pages):
+    for number, text in enumerate(texts):
         for escaped in (False, True):
-            name = f"page{number}{escaped}"
-            value = json.dumps(_document(name, page=page), ensure_ascii=escaped).encode()
-            yield Sample(value=value, row=_row(name, page=page))
+            name = f"text{number}{escaped}"
+            value = json.dumps(_document(name, session_id=text), ensure_ascii=escaped).encode()
+            yield Sample(value=value, row=_row(name, session_id=text))
     for number, user in enumerate((0, -1, 2**63 - 1, -(2**63), 2**53 + 1)):
         name = f"user{number}"
         yield Sample(value=_text(_document(name, user_id=user)).encode(), row=_row(name, user_id=user))
@@ -142,6 +142,12 @@ def _fields() -> Iterator[Sample]:
         yield _refused(f"{name}: null", **{name: None})
         without = {key: value for key, value in _document("without").items() if key != name}
         yield Sample(value=_text(without).encode(), reason=f"{name}: missing")
+
+
+def _rules() -> Iterator[Sample]:
+    """Well-formed, and yet no page: the table's suite says that a page begins with a slash."""
+    for page in ("", " /", "a/", "\n/", "\u2215", "\ufeff/", "a" * 100_000):
+        yield _refused("rule: expect_column_values_to_match_regex(page)", page=page)
 
 
 def _refused(reason: str, **changed: object) -> Sample:

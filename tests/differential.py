@@ -10,15 +10,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from deltaworks.analyst import connect
+from deltaworks.engine.commit import sound
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.session import open_session
+from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.settings import ROOT, AppSettings, Settings
 from tests.chance import seeded
 from tests.flows import Log, Owner
@@ -42,7 +46,8 @@ def differences(spark: SparkSession, folder: Path, seed: int | None = None) -> l
         settings = Settings.load(folder / "project", environment={}, data=folder / way)
         owners[way] = _run(spark, settings, paths, parts)
     found = [line for way in ("spark", "changing") for line in _compared(owners["arrow"], owners[way], way)]
-    return [*found, *_read_alike(spark, owners["changing"]), *_books(owners)]
+    last = owners["changing"]
+    return [*found, *_read_alike(spark, last), *_as_batch(spark, last), *_books(owners)]
 
 
 def _run(spark: SparkSession, settings: Settings, paths: Sequence[str], parts: Sequence[Any]) -> Owner:
@@ -106,6 +111,24 @@ def _cast(rows: pa.Table, table: OwnedTable) -> pa.Table:
     return rows.cast(pa.schema([table.schema.field(name) for name in rows.column_names]))
 
 
+def _as_batch(spark: SparkSession, owner: Owner) -> Iterator[str]:
+    """Each transform over all its inputs at once gives what the stream has put together."""
+    for declared in owner.catalog.tables.values():
+        if declared.transform is None:
+            continue
+        inputs = {name: owner.flow.inputs[name].table.read() for name in declared.inputs}
+        if declared.table.late is not None:
+            after = declared.table.late.after // timedelta(microseconds=1)
+            inputs = {name: rows.filter(pc.less_equal(rows["_late_by"], after)) for name, rows in inputs.items()}
+        frames = {
+            name: spark.createDataFrame(rows.select([one for one in rows.column_names if not one.startswith("_")]))
+            for name, rows in inputs.items()
+        }
+        table = owner.flow.inputs[declared.name].table
+        computed = load_transform(declared)(**by_short_name(frames)).toArrow()
+        yield from _told(f"batch of {table.name}", contents(table.read()), contents(sound(computed, table.schema)))
+
+
 def _books(owners: dict[str, Owner]) -> Iterator[str]:
     for way, owner in owners.items():
         for sheet in owner.ledger().sheets():
@@ -116,7 +139,7 @@ def _books(owners: dict[str, Owner]) -> Iterator[str]:
 @contextmanager
 def _session(folder: Path) -> Iterator[SparkSession]:
     settings = Settings.load(ROOT, environment={}, data=folder)
-    spark = open_session(name="differential", settings=settings, app=AppSettings())
+    spark = open_session(name="differential", settings=settings, app=AppSettings(), brief=True)
     try:
         yield spark
     finally:

@@ -85,7 +85,7 @@ def project(folder: Path, chance: Random) -> Choice:
     choice = Choice.by(chance)
     folder.mkdir(parents=True)
     (folder / "deltaworks.toml").write_text("[apps.made]\n")
-    (folder / "topics.toml").write_text("[events]\npartitions = 2\n[changes]\n")
+    (folder / "topics.toml").write_text('[events]\npartitions = 2\nkey = "none"\n[changes]\nkey = "none"\n')
     for name, write in TABLES.items():
         place = folder / "tables" / Path(*name.split("."))
         place.mkdir(parents=True)

@@ -8,7 +8,9 @@ from deltaworks.catalog.declared import Declared, case_forms
 from deltaworks.catalog.reading import Readable
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
+from deltaworks.quality import compiling
 from deltaworks.words.keeping import Raw
+from deltaworks.words.reading import Debezium, Json
 
 
 def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Path) -> Iterator[Finding]:
@@ -16,7 +18,8 @@ def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Pat
     for name, table in tables.items():
         columns = [column.name for column in table.declared.columns]
         if table.declared.suite is not None:
-            yield from suites.findings(table.declared.suite, table=name, columns=columns)
+            found = suites.findings(table.declared.suite, table=name, columns=columns)
+            yield from found or _uncompiled(table.declared)
             continue
         raw = isinstance(table.declared.table.kept_as, Raw)
         next_step = "Write waived: raw copy; checked in silver" if raw else "Write expectations: [...]"
@@ -30,6 +33,17 @@ def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Pat
             yield Finding(place=shown, finding="is not read", next_step=next_step)
         elif name not in names:
             yield Finding(place=shown, finding=f"there is no table {name}", next_step=nearest(name, names, "tables"))
+
+
+def _uncompiled(declared: Declared) -> list[Finding]:
+    """Critical expectations that promise to set rows aside, and cannot; only tables that parse set rows aside."""
+    if declared.suite is None or not isinstance(declared.table.reads, Json | Debezium):
+        return []
+    suite = suites.load(declared.suite, table=declared.name, columns=[column.name for column in declared.columns])
+    try:
+        return list(compiling.findings(suite, declared.columns))
+    except DeclarationError:  # a column of an unknown type, which is told where it stands
+        return []
 
 
 def case_findings(tables: Mapping[str, Readable], project: Path) -> Iterator[Finding]:

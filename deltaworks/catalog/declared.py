@@ -11,7 +11,7 @@ from deltaworks.errors import DeclarationError
 from deltaworks.findings import nearest
 from deltaworks.suites import Suite
 from deltaworks.words import Column, Table
-from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.reading import Debezium, Json, Kafka
 
 BRONZE_COLUMNS = (
@@ -149,7 +149,7 @@ def inputs_of(table: Table) -> tuple[str, ...]:
 def keys_of(table: Table) -> tuple[str, ...]:
     """The columns of which a table has one row per value (a history: one current row); none for raw and append."""
     match table.kept_as:
-        case Latest(keys=keys) | History(keys=keys) | Aggregate(keys=keys) | View(keys=keys):
+        case Latest(keys=keys) | History(keys=keys) | Aggregate(keys=keys) | View(keys=keys) | Stateful(keys=keys):
             return keys
         case Raw() | Append():
             return ()

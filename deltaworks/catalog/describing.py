@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 from deltaworks.catalog.declared import Catalog, Declared
-from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, View
+from deltaworks.quality import compiling
+from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
 from deltaworks.words.partitioning import DayOf
+from deltaworks.words.reading import Debezium, Json
 
 
 def described(catalog: Catalog, name: str) -> dict[str, object]:
@@ -28,6 +30,8 @@ def described(catalog: Catalog, name: str) -> dict[str, object]:
         "keep_days": table.keep_days,
         "folder": declared.folder.relative_to(catalog.project).as_posix(),
         "suite": _suite(catalog, declared),
+        "bad_rows_max": _bad_rows(declared),
+        "expectations": _judged(catalog, declared),
         "cases": [path.stem for path in declared.cases],
         "columns": [
             {
@@ -41,6 +45,13 @@ def described(catalog: Catalog, name: str) -> dict[str, object]:
             for column in declared.columns
         ],
     }
+
+
+def _bad_rows(declared: Declared) -> str | None:
+    if not isinstance(declared.table.reads, Json | Debezium):
+        return None
+    bound = declared.table.bad_rows_max
+    return f"{bound.share:.0%} of {bound.of:,} rows or more"
 
 
 def kept(kept_as: KeptAs) -> str:
@@ -61,6 +72,9 @@ def kept(kept_as: KeptAs) -> str:
             return f"aggregate by {', '.join(keys)}: {ways}"
         case View(keys=keys):
             return f"view by {', '.join(keys)}"
+        case Stateful(keys=keys, part=part, gap=gap, reach=reach):
+            length = f"gap {span(gap)}" if gap is not None else f"reach {span(reach or timedelta())}"
+            return f"stateful by {', '.join(keys)}, parts by {', '.join(part)}, {length}"
 
 
 def late(policy: Late) -> str:
@@ -94,3 +108,16 @@ def _suite(catalog: Catalog, declared: Declared) -> str:
         return f"waived: {suite.waived}"
     critical = sum(one.severity == "critical" for one in suite.expectations)
     return f"{critical} critical, {len(suite.expectations) - critical} warning"
+
+
+def _judged(catalog: Catalog, declared: Declared) -> list[dict[str, str]]:
+    """Each expectation of the suite, and when it is judged."""
+    suite = catalog.suite(declared.name)
+    if isinstance(declared.table.reads, Json | Debezium):
+        judged = [one.judged for one in compiling.compiled(suite, declared.columns)]
+    else:
+        judged = ["not in the stream: the table parses nothing"] * len(suite.expectations)
+    return [
+        {"expectation": compiling.name_of(one), "severity": one.severity, "judged": when}
+        for one, when in zip(suite.expectations, judged, strict=True)
+    ]

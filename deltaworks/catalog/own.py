@@ -8,10 +8,11 @@ from itertools import chain
 from deltaworks.catalog.declared import HISTORY_COLUMNS
 from deltaworks.catalog.evolving import evolving, kept_column
 from deltaworks.catalog.reading import NAME, Readable
+from deltaworks.catalog.stateful import stateful_findings
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
-from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Debezium, Json, Kafka
 from deltaworks.words.types import Type, parse
@@ -24,7 +25,10 @@ _WIRES = {"timestamp": ("micros", "millis", "seconds"), "date": ("days",)}
 def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
-    rules = (_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _partition)
+    rules = (
+        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _partition),
+        stateful_findings,
+    )
     further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
     return chain(misplaced, chain.from_iterable(rule(table) for rule in further))
 
@@ -64,7 +68,7 @@ def _keeping(table: Readable) -> Iterator[Finding]:
         case Debezium():
             what, allowed = "Debezium", (Latest, History)
         case _:
-            what, allowed = "tables", (Aggregate, View)
+            what, allowed = "tables", (Aggregate, View, Stateful)
     if not isinstance(kept_as, allowed):
         finding = f"{type(kept_as).__name__.lower()} does not go with reading {what}"
         words = " or ".join(f"{kind.__name__.lower()}(...)" for kind in allowed)
@@ -153,6 +157,9 @@ def _named(table: Readable) -> Iterator[Finding]:
             mentioned += [("kept_as", "dedupe_by column", name) for name in columns]
         case Aggregate(combine=combine):
             mentioned += [("kept_as", "combined column", name) for name in combine]
+        case Stateful(part=part, closes=closes):
+            mentioned += [("kept_as", "part column", name) for name in part]
+            mentioned += [("kept_as", "closes", closes)] if closes else []
     mentioned += [(field, field, name) for field in ("event_time", "subject") if (name := getattr(declared, field))]
     if by := declared.partition_by:
         mentioned.append(("partition_by", "partition_by", by.column if isinstance(by, DayOf) else by))
@@ -166,7 +173,7 @@ def _named(table: Readable) -> Iterator[Finding]:
 def _keys(table: Readable) -> Iterator[Finding]:
     kept_as, columns = table.declared.table.kept_as, table.declared.table.columns
     keys = kept_as.dedupe_by if isinstance(kept_as, Append) else table.declared.keys
-    if isinstance(kept_as, Latest | History | Aggregate | View) and not keys:
+    if isinstance(kept_as, Latest | History | Aggregate | View | Stateful) and not keys:
         yield table.at_field("kept_as", "there are no keys", "Name the columns that make a row unique")
     if len(set(keys)) < len(keys):
         yield table.at_field("kept_as", "a column is named twice", "Name each once")
@@ -209,11 +216,14 @@ def _times(table: Readable) -> Iterator[Finding]:
             next_step = "Name a timestamp or date column"
             yield table.at_field("event_time", f"event_time {column.name} is of type {column.type}", next_step)
     if declared.late is not None and not isinstance(declared.kept_as, Raw):
-        if not isinstance(declared.kept_as, Aggregate):
+        if not isinstance(declared.kept_as, Aggregate | Stateful):
             next_step = "Take it out: this table uses every row, however late"
-            yield table.at_field("late", "late is for aggregates", next_step)
+            yield table.at_field("late", "late is for aggregate and stateful tables", next_step)
         if declared.late.after < timedelta(0):
             yield table.at_field("late", "after is negative", "Give the time a row may be late")
+    bad = declared.bad_rows_max
+    if not 0 < bad.share <= 1 or bad.of < 1:
+        yield table.at_field("bad_rows_max", "no such share of rows", "Write share(0.5, of=1_000), or others above 0")
     if declared.future_max < timedelta(0):
         yield table.at_field("future_max", "future_max is negative", "Give the time that a sender's clock may be ahead")
 

@@ -6,6 +6,7 @@ from itertools import chain
 
 from deltaworks.catalog.project import ProjectNames
 from deltaworks.catalog.reading import LAYERS, Readable
+from deltaworks.catalog.stateful import stateful_relations
 from deltaworks.findings import Finding, nearest
 from deltaworks.words.keeping import Aggregate, Append, Raw
 from deltaworks.words.reading import Debezium, Json, Kafka
@@ -16,7 +17,9 @@ def relation_findings(tables: Mapping[str, Readable], names: set[str], project: 
     for table in tables.values():
         inputs = [tables[name] for name in table.declared.inputs if name in tables]
         yield from _unknown_inputs(table, names)
-        yield from chain.from_iterable(rule(table, inputs) for rule in (_owners, _layers, _parsing, _new_rows))
+        yield from chain.from_iterable(
+            rule(table, inputs) for rule in (_owners, _layers, _parsing, _new_rows, stateful_relations)
+        )
         yield from _topics(table, project)
     yield from _cycle(tables)
     yield from _apps(tables, names, project)

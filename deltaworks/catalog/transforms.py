@@ -7,7 +7,7 @@ from pathlib import Path
 from deltaworks.catalog.reading import Readable
 from deltaworks.catalog.source import Source, read_source
 from deltaworks.findings import Finding, nearest
-from deltaworks.words.keeping import Aggregate, View
+from deltaworks.words.keeping import Aggregate, Stateful, View
 
 _ALLOWED = ("pyspark", "deltaworks.words")
 # what makes a transform give something else the next time, or reach out of it
@@ -96,7 +96,7 @@ def _wanted(table: Readable) -> tuple[str, ...]:
     match table.declared.table.kept_as:
         case View():
             return ("transform", "keys_from")
-        case Aggregate():
+        case Aggregate() | Stateful():
             return ("transform",)
     return ()
 

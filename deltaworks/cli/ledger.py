@@ -58,26 +58,27 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
     if as_json:
         show.listing([{"topics": lines, "tables": sheets, "balanced": books.balanced}], title="ledger", as_json=True)
     else:
-        show.listing(_narrow(lines, _LINE, _OF_GAPS), title="Topics: offsets read = rows + gaps + lost", as_json=False)
+        show.listing(_narrow(lines, _LINE), title="Topics: offsets read = rows + gaps + lost", as_json=False)
         show.out.print()
+        if gaps := [line for line in lines if line["gaps"]]:
+            show.listing(_narrow(gaps, _GAPS, _OF_GAPS), title="Gaps: offsets without a row", as_json=False)
+            show.out.print()
         title = "Tables: read = taken + superseded + refused + duplicate + late + not mine"
         show.listing(_narrow(sheets, _SHEET, _OF_SHEET), title=title, as_json=False)
-        show.out.print(
-            "[dim]gaps are offsets without a row: markers that end transactions, aborted and compacted records\n"
-            "ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]"
-        )
+        show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")
     if not books.balanced:
         raise typer.Exit(1)
 
 
 _LINE = ("topic", "partition", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
+_GAPS = ("topic", "partition", "gaps")
 _OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")
 _SHEET = ("table", "verdict", "rows", "read", "taken")
 _OF_SHEET = ("superseded", "refused", "duplicate", "late", "not_mine")
 
 
 def _narrow(
-    rows: Sequence[Mapping[str, object]], always: Sequence[str], if_any: Sequence[str]
+    rows: Sequence[Mapping[str, object]], always: Sequence[str], if_any: Sequence[str] = ()
 ) -> list[dict[str, object]]:
     """What fits a terminal: some columns always, others if something went their way."""
     used = [name for name in if_any if any(row[name] for row in rows)]

@@ -82,13 +82,17 @@ def show_table(
     if as_json:
         print(json.dumps(facts, indent=2, default=str))  # noqa: T201  # the output is for programs
         return
-    columns = facts.pop("columns")
+    columns, expectations = facts.pop("columns"), facts.pop("expectations")
     assert isinstance(columns, list)
+    assert isinstance(expectations, list)
     for key, value in facts.items():
         text = ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
         show.out.print(f"{key.replace('_', ' '):12} {text}", markup=False, soft_wrap=True)
     show.out.print()
     show.listing(columns, title="columns", as_json=False)
+    if expectations:
+        show.out.print()
+        show.listing(expectations, title="expectations", as_json=False)
 
 
 def new(

@@ -4,7 +4,8 @@ Only the broker is left out. Rows of bronze come as a micro-batch; rows of other
 table with an entry, by merge where it has keys, so that versions and change feed are those that the engine makes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, get_args
 
@@ -22,7 +23,7 @@ from deltaworks.engine.marks import walk
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.result import nullable_keys
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append
+from deltaworks.words.keeping import Aggregate, Append, Stateful
 from deltaworks.words.reading import Json
 
 Way = Literal["stream", "batch", "row by row"]
@@ -37,8 +38,8 @@ _KAFKA = pa.schema([field for field in BRONZE if field.name != "_seq"])
 
 
 def ways(declared: Declared) -> tuple[Way, ...]:
-    """The ways that must all end alike: an aggregate combines whatever parts its input comes in."""
-    return WAYS if isinstance(declared.table.kept_as, Aggregate) else ("stream", "batch")
+    """The ways that must all end alike: aggregates and stateful tables take whatever parts their input comes in."""
+    return WAYS if isinstance(declared.table.kept_as, Aggregate | Stateful) else ("stream", "batch")
 
 
 def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spark: SparkSession) -> tuple[str, ...]:
@@ -148,7 +149,9 @@ class _Run:
         table = self.flow.inputs[declared.name].table
         seq = table.entry.ingest_seq + 1
         made = [self._stored(row, seq) for row in rows]
-        entry = table.entry.follow("batch", counts=Counts(read=len(made), taken=len(made)), ingest_seq=seq)
+        counts = Counts(read=len(made), taken=len(made))
+        position = replace(table.entry.position, mark=self._mark(declared, table.entry.position.mark, made))
+        entry = table.entry.follow("batch", counts=counts, ingest_seq=seq, position=position)
         committer = self._committer()
         if not declared.keys:
             committer.commit(table, pa.Table.from_pylist(made, schema=table.schema), entry)
@@ -159,6 +162,14 @@ class _Run:
 
     def _committer(self) -> Committer:
         return Committer(spark=None, arrow_bytes_max=self.settings.arrow_bytes_max, guard=_always)
+
+    def _mark(self, declared: Declared, mark: int | None, rows: Sequence[Mapping[str, object]]) -> int | None:
+        """How far event time has come with these rows."""
+        event_time = declared.table.event_time
+        if event_time is None or not isinstance(declared.table.kept_as, Append):
+            return mark
+        times = [_micros(at) for row in rows if (at := row[event_time]) is not None]
+        return max([*times, *([] if mark is None else [mark])], default=None)
 
     def _stored(self, row: Row | Delete, seq: int) -> dict[str, object]:
         """A row with the engine's own columns; those that its table does not have are left out later."""

@@ -25,7 +25,7 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
     with tempfile.TemporaryDirectory(prefix="deltaworks-cases-", ignore_cleanup_errors=True) as folder:
         own = settings.changed(data=Path(folder))
         with jvm_log(settings.logs / "table-test.log"):
-            spark = open_session(name="table-test", settings=own, app=AppSettings())
+            spark = open_session(name="table-test", settings=own, app=AppSettings(), brief=True)
 
         def run(case: Case, way: Way) -> tuple[str, ...]:
             lake = own.changed(data=Path(tempfile.mkdtemp(dir=folder)))

@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Catalog, Declared, import_file
 from deltaworks.catalog.source import Source, read_source
-from deltaworks.engine import plans
+from deltaworks.catalog.stateful import COMPLETE
+from deltaworks.engine import part_plans, plans
 from deltaworks.engine.jvm_log import jvm_log, no_query_log
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
-from deltaworks.words.keeping import Aggregate, View
+from deltaworks.words.keeping import Aggregate, Stateful, View
 
 Function = Callable[..., object]
 
@@ -105,14 +106,23 @@ def _transform(transform: _Transform) -> Iterator[Finding]:
     if isinstance(given, Finding):
         yield given
         return
-    yield from _columns(transform, "transform", given, transform.declared.columns)
+    yield from _columns(transform, "transform", given, _given_columns(transform.declared))
     nodes = _plan(given)
     reasons = list(plans.instabilities(nodes))
     kept_as = transform.declared.table.kept_as
     if isinstance(kept_as, Aggregate):
         reasons += plans.uncombinable(plans.tree(nodes), keys=kept_as.keys, combine=kept_as.combine)
+    if isinstance(kept_as, Stateful):
+        reasons += part_plans.mixing(plans.tree(nodes), kept_as.part)
     for finding, next_step in reasons:
         yield transform.finding("transform", finding, next_step)
+
+
+def _given_columns(declared: Declared) -> list[Column]:
+    """The columns that the transform gives: all but what the engine keeps."""
+    kept_as = declared.table.kept_as
+    kept = {COMPLETE} if isinstance(kept_as, Stateful) and kept_as.closes is not None else set()
+    return [column for column in declared.columns if column.name not in kept]
 
 
 def _keys_from(transform: _Transform) -> Iterator[Finding]:

@@ -98,6 +98,7 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
+        self._obey_waiting(flow)
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
@@ -126,6 +127,12 @@ class Driver:
             command = self.store.take(self.app, epoch=self.ownership.epoch)
             if command is None:
                 raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
+            obey(command, store=self.store, flow=flow)
+
+    def _obey_waiting(self, flow: Flow) -> None:
+        """Carry out what was ordered while nobody owned the app: it may be what lets the first batch through."""
+        while (command := self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))) is not None:
+            self._still_ours()
             obey(command, store=self.store, flow=flow)
 
     def _open(self) -> Flow:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "widen"]
+Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "accept", "widen"]
 ROW_KINDS: frozenset[str] = frozenset({"batch"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
@@ -43,7 +43,10 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine."""
+    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine.
+
+    `warned` is no such place: rows that break a warning and go where they go all the same.
+    """
 
     read: int = 0
     taken: int = 0
@@ -52,6 +55,7 @@ class Counts:
     duplicate: int = 0
     late: int = 0
     not_mine: int = 0
+    warned: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         """Add up column by column."""
@@ -60,7 +64,7 @@ class Counts:
     @property
     def balanced(self) -> bool:
         """Whether every row that was read is accounted for."""
-        gone = sum(int(getattr(self, f.name)) for f in fields(Counts) if f.name != "read")
+        gone = sum(int(getattr(self, f.name)) for f in fields(Counts) if f.name not in ("read", "warned"))
         return self.read == gone
 
 
@@ -82,6 +86,12 @@ class Entry:
     event_low: str | None = None
     event_high: str | None = None
     code: str | None = None
+    suite: str | None = None
+    """Hashes of the table's code and of its suite: what judged the rows."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    """Per warning of the suite the rows of this commit that break it."""
+    accepted: int = 0
+    """Ingest batches up to this one may have bad rows beyond `bad_rows_max`: somebody accepted them."""
     command: int | None = None
     format: int = FORMAT
 
@@ -110,7 +120,7 @@ class Entry:
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
         """The next entry: same position and totals, no counts of its own unless given."""
         counts: Counts = changes.pop("counts", Counts())
-        own = {"counts": counts, "command": None, "marks": (), "gaps": (), **changes}
+        own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
 
 

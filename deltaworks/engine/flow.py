@@ -26,17 +26,19 @@ from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, history, latest
-from deltaworks.engine.writers.aggregate import LATE_SYSTEM, AggregateWriter
+from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
+from deltaworks.engine.writers.late_rows import LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE
+from deltaworks.engine.writers.over_bronze import QUARANTINE, OverBronze
 from deltaworks.engine.writers.raw import RawWriter
+from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
-from deltaworks.errors import DeclarationError, DeltaworksError, LakeError
+from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
 _SYSTEM: dict[type[KeptAs], pa.Schema] = {
@@ -126,11 +128,11 @@ class Flow:
                 deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
                 return HistoryWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
             case Aggregate():
-                late = None
-                if isinstance(declared.table.late, SideOutput):
-                    columns = self.catalog[declared.inputs[0]].columns
-                    late = self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
-                return AggregateWriter(declared, own=own, source=sources[0], late=late)
+                return AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared))
+            case Stateful():
+                return StatefulWriter(
+                    declared, own=own, sources=sources, catalog=self.catalog, late=self._late(declared)
+                )
             case View():
                 return ViewWriter(declared, own=own, sources=sources)
             case kept:
@@ -149,6 +151,13 @@ class Flow:
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
         return OwnedTable(name=name, path=path, schema=schema, entry=entry, **how)
+
+    def _late(self, declared: Declared) -> OwnedTable | None:
+        """Where rows of its only input go that come too late, if they are set aside."""
+        if not isinstance(declared.table.late, SideOutput):
+            return None
+        columns = self.catalog[declared.inputs[0]].columns
+        return self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
 
     def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
         """A table beside another; where it is open already, as it stands now."""
@@ -296,6 +305,15 @@ class Flow:
         for source in self.inputs.values():
             source.fresh = None
         return self.behind()
+
+    def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
+        """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, OverBronze):
+            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        upto = writer.source.table.entry.ingest_seq
+        self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
+        return {"batches_up_to": upto}
 
     def behind(self) -> bool:
         """Whether some table that is not set aside has not yet taken what its inputs have."""

@@ -218,7 +218,12 @@ class _own_errors:  # noqa: N801  # reads as a verb where it is used
             raise SourceError(f"topic {self._topic}", error.args[0].str(), 'Look at "deltaworks status"') from None
 
 
-def holes(bronze: Path, *, topic: str, partition: str, first: int, upto: int) -> list[Hole]:
+def rows_of(bronze: Path) -> ds.Dataset:
+    """The rows of a bronze table as of now, to look for gaps in."""
+    return deltalake.DeltaTable(str(bronze)).to_pyarrow_dataset()
+
+
+def holes(bronze: ds.Dataset, *, topic: str, partition: str, first: int, upto: int) -> list[Hole]:
     """Offsets in [first, upto) without a row, from the offset column alone; files elsewhere are not opened."""
     if first >= upto:
         return []
@@ -228,7 +233,7 @@ def holes(bronze: Path, *, topic: str, partition: str, first: int, upto: int) ->
         & (ds.field("offset") >= first)
         & (ds.field("offset") < upto)
     )
-    rows = deltalake.DeltaTable(str(bronze)).to_pyarrow_dataset().to_table(columns=["offset"], filter=where)
+    rows = bronze.to_table(columns=["offset"], filter=where)
     there = pa.concat_arrays([pa.array([first - 1, upto], pa.int64()), *rows["offset"].chunks])
     there = there.take(pc.sort_indices(there))
     breaks = pc.indices_nonzero(pc.greater(pc.fill_null(pc.pairwise_diff(there), 0), 1))
@@ -236,7 +241,7 @@ def holes(bronze: Path, *, topic: str, partition: str, first: int, upto: int) ->
     return [(before + 1, after) for before, after in zip(befores.to_pylist(), afters.to_pylist(), strict=True)]
 
 
-def explain(witness: Witness, bronze: Path, *, topic: str, partition: str, first: int, upto: int) -> Stretch:
+def explain(witness: Witness, bronze: ds.Dataset, *, topic: str, partition: str, first: int, upto: int) -> Stretch:
     """What the gaps of a bronze table in [first, upto) are, as far as one stretch goes: look at its `upto`.
 
     Raises SourceError when the broker cannot be asked.
@@ -290,11 +295,12 @@ class Examiner:
 
     def _look(self, until: float) -> bool:
         for writer in self._writers:
-            position = writer.table.entry.position
+            position, rows = writer.table.entry.position, None
             for topic, parts in position.offsets.items():
                 for partition, upto in parts.items():
                     while (first := self._from(writer.table.name, position, topic, partition)) < upto:
-                        self._one(writer, topic, partition, first, upto)
+                        rows = rows or rows_of(writer.table.path)
+                        self._one(writer, rows, topic, partition, first, upto)
                         if time.monotonic() > until:
                             return False
         return True
@@ -304,9 +310,8 @@ class Examiner:
         # what is found but not yet committed is remembered here only
         return self._asked.get((table, topic, partition), position.asked.get(topic, {}).get(partition, begun))
 
-    def _one(self, writer: Examined, topic: str, partition: str, first: int, upto: int) -> None:
-        path = writer.table.path
-        found = explain(self._witness, path, topic=topic, partition=partition, first=first, upto=upto)
+    def _one(self, writer: Examined, rows: ds.Dataset, topic: str, partition: str, first: int, upto: int) -> None:
+        found = explain(self._witness, rows, topic=topic, partition=partition, first=first, upto=upto)
         self._asked[writer.table.name, topic, partition] = found.upto
         writer.explained.append(found)
 

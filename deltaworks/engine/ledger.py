@@ -1,7 +1,7 @@
 """What the commits say, put together: is every row accounted for, and how far is each table. No Spark here."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import deltalake
@@ -12,7 +12,7 @@ from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.behind import Behind, behind
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.gaps import Gap, Witness, explain
+from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged, read_log
 from deltaworks.engine.through import Lineage, Through
@@ -24,7 +24,10 @@ SIDES = ("quarantine", "deleted", "waiting", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One topic-partition: what the broker has, what was read, where it went."""
+    """One topic-partition: what the broker has, what was read, where it went.
+
+    read_up_to - first = rows + gaps + lost; gaps = markers + aborted + compacted + missing + gone + not_asked.
+    """
 
     topic: str
     partition: int
@@ -56,6 +59,7 @@ class Sheet:
     duplicate: int
     late: int
     not_mine: int
+    warned: int
     rows: int
     verdict: str
 
@@ -129,13 +133,12 @@ class Ledger:
                 yield from self._gaps_not_asked(declared.name, topic, witness)
 
     def _gaps_not_asked(self, bronze: str, topic: str, witness: Witness) -> Iterator[Gap]:
-        position = self._standing[bronze].entry.position
+        position, rows = self._standing[bronze].entry.position, rows_of(self._path(bronze))
         for partition, upto in position.offsets.get(topic, {}).items():
             begun = position.first.get(topic, {}).get(partition, 0)
             first = position.asked.get(topic, {}).get(partition, begun)
             while first < upto:
-                path = self._path(bronze)
-                found = explain(witness, path, topic=topic, partition=partition, first=first, upto=upto)
+                found = explain(witness, rows, topic=topic, partition=partition, first=first, upto=upto)
                 yield from found.listed
                 first = found.upto
 
@@ -161,11 +164,10 @@ class Ledger:
                 edge = edges.get(topic, {}).get(partition)
                 known = position.explained.get(topic, {}).get(partition, {})
                 gaps = upto - first - rows - lost
-                gone = known.get("gone", 0)
                 # what was lost lies in gaps that are gone, but it is known to be lost before anybody asks
-                unknown = max(0, gone - lost)
-                not_asked = gaps - sum(known.values()) + gone - unknown
-                yield Line(
+                gone = max(0, known.get("gone", 0) - lost)
+                explained = [known.get(kind, 0) for kind in ("marker", "aborted", "compacted", "missing")]
+                line = Line(
                     topic=topic,
                     partition=int(partition),
                     first=first,
@@ -174,14 +176,15 @@ class Ledger:
                     rows=rows,
                     gaps=gaps,
                     lost=lost,
-                    markers=known.get("marker", 0),
-                    aborted=known.get("aborted", 0),
-                    compacted=known.get("compacted", 0),
-                    missing=known.get("missing", 0),
-                    gone=unknown,
-                    not_asked=not_asked,
-                    verdict=_line_verdict(gaps, lost, upto, edge, missing=known.get("missing", 0), gone=unknown),
+                    markers=explained[0],
+                    aborted=explained[1],
+                    compacted=explained[2],
+                    missing=explained[3],
+                    gone=gone,
+                    not_asked=gaps - sum(explained) - gone,
+                    verdict="",
                 )
+                yield replace(line, verdict=_line_verdict(line))
 
     def _sheet(self, declared: Declared) -> Sheet:
         standing = self._standing[declared.name]
@@ -196,6 +199,7 @@ class Ledger:
             duplicate=totals.duplicate,
             late=totals.late,
             not_mine=totals.not_mine,
+            warned=totals.warned,
             rows=standing.rows,
             verdict=self._verdict(declared, standing),
         )
@@ -211,8 +215,8 @@ class Ledger:
         if isinstance(declared.table.kept_as, Raw | Append) and standing.rows != totals.taken:
             yield f"{totals.taken} rows taken, {standing.rows} present"
         ends = self._standing.get(f"{declared.name}__deleted") if isinstance(declared.table.kept_as, History) else None
-        # between the two commits of a batch the ends are ahead
-        if ends is not None and not standing.rows <= totals.taken <= standing.rows + ends.rows:
+        even = ends is not None and ends.entry.ingest_seq <= standing.entry.ingest_seq
+        if ends is not None and even and standing.rows + ends.rows != totals.taken:
             yield f"{totals.taken} changes taken, {standing.rows} states and {ends.rows} ends present"
         side = self._standing.get(f"{declared.name}__quarantine")
         if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
@@ -249,15 +253,17 @@ def _standing(path: Path) -> _Standing | None:
     return _Standing(version=table.version(), entry=entry, rows=int(pc.sum(counts).as_py() or 0))
 
 
-def _line_verdict(gaps: int, lost: int, upto: int, edge: Edge | None, *, missing: int, gone: int) -> str:
-    if lost:
-        return f"RED: {lost} offsets were gone before they were read"
-    if missing:
-        return f"RED: {missing} committed records are not in bronze"
-    if gone:
-        return f"RED: {gone} offsets without a row were gone before they were asked about"
-    if gaps < 0:
+def _line_verdict(line: Line) -> str:
+    if line.lost:
+        return f"RED: {line.lost} offsets were gone before they were read"
+    if line.missing:
+        return f"RED: {line.missing} committed records are not in bronze"
+    if line.gone:
+        return f"RED: {line.gone} offsets without a row were gone before they were asked about"
+    if line.gaps < 0:
         return "RED: more rows than offsets"
-    if edge is not None and upto < edge.high:
-        return f"behind {edge.high - upto} offsets"
+    if line.not_asked < 0:
+        return f"RED: {-line.not_asked} rows are counted that bronze does not have"
+    if line.end is not None and line.read_up_to < line.end:
+        return f"behind {line.end - line.read_up_to} offsets"
     return "ok"

@@ -11,13 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltaworks.engine.parsing.bronze import chunks
+from deltaworks.engine.parsing.bronze import Chunk, chunks
 from deltaworks.engine.parsing.debezium import DebeziumParser
 from deltaworks.engine.parsing.json import JsonParser
+from deltaworks.engine.parsing.ruled import WARNED, ruled
 from deltaworks.engine.parsing.sheet import SYSTEM, schema_of
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import arrow_type
 from deltaworks.errors import DeclarationError
+from deltaworks.quality.judging import proven
+from deltaworks.quality.rule import Rule
 from deltaworks.words.reading import Debezium, Json
 from deltaworks.words.table import Column
 
@@ -34,6 +37,7 @@ class Parser:
     timely: Timely | None = None
     timed: bool = False
     partial: bool = False
+    rules: tuple[Rule, ...] = ()
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
@@ -43,25 +47,28 @@ class Parser:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The declared columns, then the system's (see `SYSTEM`)."""
-        return schema_of(self._way.converters)
+        """The declared columns, then the system's (see `SYSTEM`), then `WARNED`."""
+        return schema_of(self._way.converters).append(WARNED)
 
     def parse(self, bronze: pa.Table | pa.RecordBatch) -> pa.Table:
         """One row for each row of bronze, in its order; what does not fit is a row of kind `refused`.
 
         However bronze is cut into batches, the rows are the same. Raises nothing about the data.
         """
-        return pa.Table.from_batches([self._way.batch(chunk) for chunk in chunks(bronze)], schema=self.schema)
+        return pa.Table.from_batches([self._batch(chunk) for chunk in chunks(bronze)], schema=self.schema)
 
     def batches(self, bronze: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same for `mapInArrow`."""
         for batch in bronze:
             for chunk in chunks(batch):
-                yield self._way.batch(chunk)
+                yield self._batch(chunk)
+
+    def _batch(self, chunk: Chunk) -> pa.RecordBatch:
+        return ruled(self._way.batch(chunk), chunk, self.rules)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.timely, self.timed, self.partial)
+        return parser, (self.reads, self.columns, self.keys, self.timely, self.timed, self.partial, self.rules)
 
 
 def parser(
@@ -71,11 +78,14 @@ def parser(
     timely: Timely | None = None,
     timed: bool = False,
     partial: bool = False,
+    rules: tuple[Rule, ...] = (),
 ) -> Parser:
     """Compile a declaration.
 
     `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
     updates that leave values out.
+
+    `rules` judge the rows that fit the declaration.
 
     Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
     """
@@ -85,6 +95,14 @@ def parser(
         raise DeclarationError(missing[0], "is a key and no column", "Declare the column")
     if isinstance(reads, Debezium) and not keys:
         raise DeclarationError(f"reads={reads!r}", "deletes are told by key, and there are no keys", "Declare keys")
-    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), timely=timely, timed=timed, partial=partial)
+    made = Parser(
+        reads=reads,
+        columns=tuple(columns),
+        keys=tuple(keys),
+        timely=timely,
+        timed=timed,
+        partial=partial,
+        rules=proven(rules),
+    )
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
     return made

@@ -13,23 +13,27 @@ _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.File
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
-def open_session(*, name: str, settings: Settings, app: AppSettings) -> SparkSession:
-    """Start Spark in this process; raises SettingsError when the jars are missing."""
+def open_session(*, name: str, settings: Settings, app: AppSettings, brief: bool = False) -> SparkSession:
+    """Start Spark in this process; raises SettingsError when the jars are missing.
+
+    `brief`: it lives for minutes, so the JVM had better compile quickly than well.
+    """
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
         raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
     settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
-    for option, value in _options(settings, app, jars).items():
+    for option, value in _options(settings, app, jars, brief=brief).items():
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
 
 
-def _options(settings: Settings, app: AppSettings, jars: list[Path]) -> dict[str, str]:
+def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool) -> dict[str, str]:
     scratch = settings.data / "spark"
+    compiling = "-XX:TieredStopAtLevel=1 " if brief else ""
     return {
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
@@ -41,13 +45,15 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path]) -> dict[str
         "spark.ui.enabled": "false",
         "spark.driver.memory": app.memory,
         # A JVM that ran out of memory must die: half of it goes on otherwise, and calls hang for ever.
-        "spark.driver.extraJavaOptions": f"-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC {_LOGGING}",
+        "spark.driver.extraJavaOptions": f"{compiling}-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC {_LOGGING}",
         "spark.ui.showConsoleProgress": "false",
         # Bound of what is collected as Arrow: above it the batch takes the Spark path.
         "spark.driver.maxResultSize": str(settings.arrow_bytes_max),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
+        # Default is INT96 in nanoseconds: Arrow cannot read what lies before 1677 or after 2262 back.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": str(app.cores),  # default 200 costs seconds in each small batch
         "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(app.cores),

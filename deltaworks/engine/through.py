@@ -48,6 +48,7 @@ class Lineage:
         self.lake = lake
         self._newest: dict[str, int] = {}
         self._logged: dict[tuple[str, int], Logged] = {}
+        self._copies_read: dict[tuple[str, int], Entry] = {}
         self._batches: dict[tuple[str, int], Offsets] = {}
 
     def processed_through(self, table: str, version: int | None = None) -> Through:
@@ -71,7 +72,14 @@ class Lineage:
     def entry(self, table: str, version: int) -> Entry | None:
         """The entry of a version, from the log or from its copy; None if neither has it."""
         logged = self._log(table, version)
-        return logged.entry if logged is not None else self._copied(table, ds.field("version") == version)
+        if logged is not None:
+            return logged.entry
+        if (table, version) not in self._copies_read:
+            found = self._copied(table, ds.field("version") == version)
+            if found is None:  # it may be copied yet
+                return None
+            self._copies_read[table, version] = found
+        return self._copies_read[table, version]
 
     def entries(self, table: str) -> Iterator[Entry]:
         """Every entry of a table that is known, newest first: those of its log, then the copies of older ones."""

@@ -75,7 +75,7 @@ class NotCompiledError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What became of one expectation: a rule, nothing to judge, or the reason why it waits for the full validation."""
+    """What became of one expectation: a rule, nothing to judge, or the reason why the stream leaves it alone."""
 
     expectation: Expectation
     rule: Rule | None = None
@@ -87,6 +87,17 @@ class Compiled:
     """Why it says nothing about a single row."""
     refused: NotCompiledError | None = None
     """Why it cannot judge rows, although it is about single ones."""
+
+    @property
+    def judged(self) -> str:
+        """When it is judged, in words."""
+        if self.rule is not None:
+            return "each row"
+        if self.settled:
+            return "holds by the declaration"
+        if self.refused is not None:
+            return f"not in the stream: {self.refused.finding}"
+        return f"not in the stream: {self.on_schedule}"
 
 
 def rules_of(suite: Suite, columns: Sequence[Column]) -> tuple[Rule, ...]:
@@ -120,17 +131,21 @@ def _compiled(one: Expectation, types: Columns) -> Compiled:
         return Compiled(expectation=one, refused=error, hopeless=True)
     if one.type not in _COMPILED or one.kwargs.get("mostly", 1) != 1:
         return Compiled(expectation=one, on_schedule="it is about many rows together")
-    name = f"{one.type}({', '.join(_columns(one.kwargs))})"
     if one.kwargs.get("row_condition") is not None:
         return Compiled(expectation=one, refused=NotCompiledError("row_condition is not judged row by row", _WARN))
     try:
         check = _COMPILED[one.type](one.kwargs, types)
     except NotCompiledError as error:
         return Compiled(expectation=one, refused=error)
-    return Compiled(expectation=one, rule=Rule(name=name, critical=one.severity == "critical", check=check))
+    return Compiled(expectation=one, rule=Rule(name=name_of(one), critical=one.severity == "critical", check=check))
 
 
-_WARN = "Take it out, or write severity: warning: then only the full validation judges it"
+_WARN = "Take it out, or write severity: warning: then the stream leaves it alone"
+
+
+def name_of(one: Expectation) -> str:
+    """Type and columns: nothing of the data."""
+    return f"{one.type}({', '.join(_columns(one.kwargs))})"
 
 
 def _columns(kwargs: Kwargs) -> list[str]:

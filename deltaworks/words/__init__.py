@@ -1,10 +1,11 @@
 """What table.py files are written in: plain frozen values, no Spark."""
 
 from deltaworks.words.duration import days, hours, minutes, seconds
-from deltaworks.words.keeping import add, aggregate, append, greatest, history, latest, least, raw, view
+from deltaworks.words.keeping import add, aggregate, append, greatest, history, latest, least, raw, stateful, view
 from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.partitioning import day_of
 from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
+from deltaworks.words.sharing import share
 from deltaworks.words.table import Column, Table
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "raw",
     "refuse",
     "seconds",
+    "share",
     "side_output",
+    "stateful",
     "view",
 ]

@@ -56,7 +56,18 @@ class View:
     keys: tuple[str, ...]
 
 
-KeptAs = Raw | Append | Latest | History | Aggregate | View
+@word
+class Stateful:
+    """What neighbouring events make together (sessions, joins within a time): each stretch of a part is recomputed."""
+
+    keys: tuple[str, ...]
+    part: tuple[str, ...]
+    gap: timedelta | None
+    reach: timedelta | None
+    closes: str | None
+
+
+KeptAs = Raw | Append | Latest | History | Aggregate | View | Stateful
 
 
 def raw() -> Raw:
@@ -87,3 +98,23 @@ def aggregate(*, keys: tuple[str, ...], combine: Mapping[str, Combine]) -> Aggre
 def view(*, keys: tuple[str, ...]) -> View:
     """Keep one row per key, recomputed by the transform; `keys_from` in transform.py maps changed rows to keys."""
     return View(keys=keys)
+
+
+def stateful(
+    *,
+    keys: tuple[str, ...],
+    part: tuple[str, ...],
+    gap: timedelta | None = None,
+    reach: timedelta | None = None,
+    closes: str | None = None,
+) -> Stateful:
+    """Keep one row per key, made of events that belong together: of one `part`, and near in event time.
+
+    `part` names columns that the inputs and the table have; rows of different parts never meet. How near is said by one
+    of two lengths. `gap`: rows further apart, with none between, do not meet (sessions). `reach`: a row of the table
+    depends on rows at most this far before or after its event time (joins, the last minutes before each event).
+
+    `closes` names the timestamp column from which on no row that comes in time can change a row; the engine then keeps
+    the boolean column `complete`, which the table declares and the transform does not give.
+    """
+    return Stateful(keys=keys, part=part, gap=gap, reach=reach, closes=closes)

@@ -9,6 +9,7 @@ from deltaworks.words.keeping import KeptAs
 from deltaworks.words.lateness import Late
 from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Reads
+from deltaworks.words.sharing import Share, share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,3 +48,5 @@ class Table:
     """A column, or the day of one: rows of one value lie in files of their own, which merges and deletions by range
     find without opening the others. A table cannot change it later."""
     keep_days: int | None = None
+    bad_rows_max: Share = share(0.5, of=1_000)
+    """Of a table that parses: if more of its last rows are refused, its app stops. `share(1.0, of=1)` never does."""

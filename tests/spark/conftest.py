@@ -17,7 +17,7 @@ from tests.proof.workloads import WORKLOADS
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Give the shared session, with the options that drivers have."""
     settings = Settings.load(ROOT, environment={}, data=tmp_path_factory.mktemp("spark"))
-    session = open_session(name="tests", settings=settings, app=AppSettings())
+    session = open_session(name="tests", settings=settings, app=AppSettings(), brief=True)
     yield session
     session.stop()
 

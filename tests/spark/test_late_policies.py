@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ EDGES = (
     datetime(2024, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
 )
 """Ingest batches gather around these moments."""
+BERLIN = ZoneInfo("Europe/Berlin")
 POLICIES = ("correct", "drop", "side_output")
 
 
@@ -115,7 +117,7 @@ def project(folder: Path) -> Path:
 
 def wire(event: Event, chance: Random) -> dict[str, object]:
     """The event on its topic: its time is told by a clock of any zone."""
-    zone = timezone(timedelta(hours=chance.choice((0, 1, 2, -8, 5.5))))
+    zone = chance.choice((UTC, BERLIN, timezone(timedelta(hours=-8)), timezone(timedelta(hours=5.5))))
     row = {"note_id": event.name, "written_at": event.at.astimezone(zone).isoformat(), "words": event.offset}
     coordinates = {"topic": "notes", "partition": 0, "offset": event.offset, "timestamp": event.arrived}
     return {**coordinates, "key": None, "value": json.dumps(row).encode(), "headers": None}

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deltaworks.engine.gaps import BrokerWitness, Stretch, explain
+from deltaworks.engine.gaps import BrokerWitness, Stretch, explain, rows_of
 from deltaworks.engine.source import BRONZE
 from deltaworks.errors import SourceError
 from deltaworks.settings import Settings
@@ -73,12 +74,12 @@ def committed(broker: Settings, topic: str) -> list[int]:
     return [offset for offset in offsets if offset is not None]
 
 
-def bronze(folder: Path, topic: str, offsets: list[int]) -> Path:
-    """Write a bronze table that has these offsets, in two files."""
+def bronze(folder: Path, topic: str, offsets: list[int]) -> ds.Dataset:
+    """Write a bronze table that has these offsets, in two files; give its rows."""
     for half in (offsets[::2], offsets[1::2]):
         rows = [{"topic": topic, "partition": 0, "offset": offset, "_seq": 1} for offset in half]
         deltalake.write_deltalake(folder, pa.Table.from_pylist(rows, schema=BRONZE), mode="append")
-    return folder
+    return rows_of(folder)
 
 
 def test_markers_and_aborted_records_are_told_apart(broker: Settings, witness: BrokerWitness, tmp_path: Path) -> None:
@@ -156,18 +157,18 @@ def test_many_gaps_are_asked_in_few_reads(broker: Settings, witness: BrokerWitne
     transactions(broker, "dense", *["commit"] * 60, rows=1)
     transactions(broker, "dense", *["commit"] * 4, rows=1500)
     offsets = committed(broker, "dense")
-    path = bronze(tmp_path, "dense", offsets)
+    rows = bronze(tmp_path, "dense", offsets)
 
-    found = explain(witness, path, topic="dense", partition="0", first=0, upto=max(offsets) + 1)
+    found = explain(witness, rows, topic="dense", partition="0", first=0, upto=max(offsets) + 1)
 
     assert found == Stretch(topic="dense", partition="0", first=0, upto=max(offsets) + 1, counts={"marker": 63})
 
 
 def test_broker_that_is_away_is_no_answer(tmp_path: Path) -> None:
     """An error, and no gap that is explained by silence."""
-    path = bronze(tmp_path, "away", [0, 2])
+    rows = bronze(tmp_path, "away", [0, 2])
     with (
         BrokerWitness(bootstrap="127.0.0.1:9", timeout_seconds=1) as nobody,
         pytest.raises(SourceError, match="topic away"),
     ):
-        explain(nobody, path, topic="away", partition="0", first=0, upto=3)
+        explain(nobody, rows, topic="away", partition="0", first=0, upto=3)

@@ -72,11 +72,11 @@ def checked(settings: Settings) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_lake_that_equals_its_sources_passes(lake: Settings) -> None:
-    """Eight comparisons, each with rows to compare except the change topic, which needs Debezium."""
+    """Nine comparisons, each with rows to compare except the change topic, which needs Debezium."""
     code, report = checked(lake)
 
     assert code == 0, report
-    assert len(report) == 8
+    assert len(report) == 9
     assert {name for name, row in report.items() if row["found"] == 0} <= {"bronze.shop_changes"}
 
 
@@ -96,6 +96,7 @@ def test_a_lake_that_is_not_there_fails(sources: Settings) -> None:
         ("silver.page_views", lambda table: table.delete("page = '/cart'")),
         ("silver.page_views__quarantine", lambda table: table.delete('"partition" = 0')),
         ("gold.page_views_per_minute", lambda table: table.update(updates={"views": "views + 1"})),
+        ("gold.user_sessions", lambda table: table.update(updates={"views": "views + 1"})),
         ("silver.orders", lambda table: table.update(updates={"status": "'paid'"}, predicate="status = 'cancelled'")),
         ("silver.customers", lambda table: table.update(updates={"email": "name"}, predicate="customer_id = 1")),
         ("silver.customers", lambda table: table.update(updates={"is_current": "false"}, predicate="customer_id = 2")),

@@ -226,6 +226,18 @@ def test_stopped_app_is_compacted_by_a_one_shot_owner(drained: Drained) -> None:
     assert json.loads(cli(sources, "ledger", "--json"))[0]["balanced"] is True
 
 
+def test_copy_of_the_entries_is_made_anew_by_the_owners(drained: Drained) -> None:
+    """`ledger --rebuild`: what was copied on the way is what the commits say."""
+    asked = "select table_name, version, committed_at, entry from ops.ledger"
+    lake = connect(drained.settings.lake)
+    before = lake.sql(asked).rows
+
+    cli(drained.settings, "ledger", "--rebuild")
+
+    assert {app for app in ("web", "shop") if any(f'"app":"{app}"' in str(row[3]) for row in before)} == {"web", "shop"}
+    assert {*before} <= {*lake.sql(asked).rows}
+
+
 def _views(lake: Analyst) -> int:
     return int(str(lake.sql("select count(*) from silver.page_views").rows[0][0]))
 

@@ -318,7 +318,7 @@ MISTAKES = [
             Finding(
                 place=f"{CITIES}:8",
                 finding="latest does not go with reading tables",
-                next_step="Write aggregate(...) or view(...)",
+                next_step="Write aggregate(...) or view(...) or stateful(...)",
             )
         ],
     ),
@@ -700,7 +700,7 @@ MISTAKES = [
         [
             Finding(
                 place=f"{CITIES}:14",
-                finding="late is for aggregates",
+                finding="late is for aggregate and stateful tables",
                 next_step="Take it out: this table uses every row, however late",
             )
         ],

@@ -10,6 +10,7 @@ import pytest
 from deltaworks.engine.parse import Parser, parser
 from deltaworks.engine.parsing.fields import rest_of
 from deltaworks.engine.writers.strays import tell
+from deltaworks.quality.rule import Null, Rule
 from deltaworks.words import Column, debezium, ignore, json, keep, refuse
 from deltaworks.words.reading import UnknownFields
 from tests.bronze_rows import bronze
@@ -126,6 +127,23 @@ def test_a_renamed_field_is_read_by_either_name(kind: str) -> None:
 
     assert [row["mail"] for row in rows] == ["old", "new", "n"]
     assert [row["_strays"] for row in rows] == [None, None, '["email"]']
+
+
+def test_a_rule_does_not_judge_what_a_row_leaves_out() -> None:
+    """The value was judged when it was sent; the columns that the row carries are judged."""
+    rules = tuple(
+        Rule(name=f"{column} not null", critical=True, check=Null(column=column, wanted=False)) for column in ("a", "b")
+    )
+    columns = KEY, Column("a", "string", doc="Large."), Column("b", "string", doc="Small.")
+    reads = debezium("bronze.changes", table="public.things")
+    made = parser(reads, columns, ("id",), partial=True, rules=rules)
+    source = {"schema": "public", "table": "things", "lsn": 7, "snapshot": "false"}
+    rows = [{"id": 1, "a": "__debezium_unavailable_value", "b": b} for b in ("x", None)] + [{"id": 1, "b": "x"}]
+
+    found = made.parse(bronze([js.dumps({"after": row, "source": source, "op": "u"}) for row in rows])).to_pylist()
+
+    assert [row["_reason"] for row in found] == [None, "rule: b not null", "rule: a not null"]
+    assert found[0]["_sent"] == '{"a": ""}'
 
 
 def test_a_deletion_is_read_by_the_keys_older_name() -> None:

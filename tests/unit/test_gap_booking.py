@@ -1,17 +1,22 @@
 """What was found out about gaps goes into bronze's entries, once, whatever happens between."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 from deltaworks.engine.broker import Edge
-from deltaworks.engine.gaps import Examiner, Hole
+from deltaworks.engine.gaps import Examiner, Hole, holes, rows_of
 from deltaworks.engine.ledger import Ledger, Line
+from deltaworks.engine.source import BRONZE
 from deltaworks.errors import SourceError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
+from tests.chance import seeded
 from tests.shop_rows import view
 
 
@@ -163,3 +168,36 @@ def test_a_look_ends_in_time_and_goes_on_where_it_was(web: ArrowOwner, monkeypat
 
     assert looks == [False, False, False, False, True]
     assert line(web).markers == 3
+
+
+def test_rows_that_are_counted_and_not_there_are_red(web: ArrowOwner) -> None:
+    """More offsets turn out to be without a row than the entries leave room for."""
+    table = web.flow.bronze[0].table
+    position = replace(table.entry.position, explained={"page_views": {"1": {"marker": 5}}})
+    web.committer.mark(table, table.entry.follow("gaps", position=position))
+
+    assert line(web).verdict == "RED: 2 rows are counted that bronze does not have"
+    assert sums(line(web))
+
+
+def test_holes_are_the_offsets_without_a_row(tmp_path: Path) -> None:
+    """Whatever is there, in whatever order and however many files, beside other partitions and topics."""
+    chance = seeded()
+    there = {number for number in range(400) if chance.random() < chance.choice([0.1, 0.9])}
+    for _ in range(3):  # three files, each with a part; a row that is there twice leaves no hole
+        part = chance.sample(sorted(there), len(there) // 2)
+        rows = [{"topic": "t", "partition": 0, "offset": offset, "_seq": 1} for offset in part]
+        rows += [{"topic": topic, "partition": 1, "offset": offset, "_seq": 1} for topic in "tu" for offset in range(9)]
+        deltalake.write_deltalake(tmp_path, pa.Table.from_pylist(rows, schema=BRONZE), mode="append")
+    kept = {
+        row["offset"]
+        for row in deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+        if not row["partition"]
+    }
+    first, upto = sorted(chance.sample(range(400), 2))
+
+    found = holes(rows_of(tmp_path), topic="t", partition="0", first=first, upto=upto)
+
+    assert {offset for hole in found for offset in range(*hole)} == set(range(first, upto)) - kept
+    assert all(one[1] < other[0] for one, other in pairwise(found)), "neighbours are one hole"
+    assert holes(rows_of(tmp_path), topic="none", partition="0", first=first, upto=upto) == [(first, upto)]

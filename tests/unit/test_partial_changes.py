@@ -17,7 +17,7 @@ from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE
+from deltaworks.engine.writers.over_bronze import QUARANTINE, _tally
 from deltaworks.engine.writers.partial import carried
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
@@ -72,11 +72,8 @@ class Lake:
         )  # fmt: skip
         self.offset += len(records)
         parsed = self.writer.parser.parse(rows)
-        kinds: dict[str, int] = {}
-        for kind in parsed["_kind"].to_pylist():
-            kinds[kind] = kinds.get(kind, 0) + 1
         committer = Committer(spark=None, arrow_bytes_max=2**30, guard=lambda: None)
-        counts = self.writer._take(committer, parsed, self.seq, kinds)
+        counts = self.writer._take(committer, parsed, self.seq, _tally(parsed))
         assert counts.balanced
         assert min(counts.taken, counts.superseded, counts.refused) >= 0
 

@@ -1,11 +1,7 @@
 """`aggregate`: the transform runs on new rows only, its result is combined into the table by key."""
 
-from datetime import timedelta
-
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
@@ -13,13 +9,11 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
+from deltaworks.engine.writers import late_rows
 from deltaworks.engine.writers.result import nullable_keys, result_of
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.words.keeping import Aggregate, Combine
-from deltaworks.words.lateness import Drop, SideOutput
 
-LATE_SYSTEM = pa.schema([("_late_by", pa.int64()), ("_source", pa.string()), ("_version", pa.int64())])
-"""Stored with a late row: how late it was in microseconds, its coordinates, the input's version that brought it."""
 _COMBINED: dict[Combine, str] = {
     "add": "coalesce({1}, t.{0}, s.{0})",  # null-ignoring: a sum with null would be null
     "least": "least(t.{0}, s.{0})",
@@ -37,7 +31,7 @@ class AggregateWriter:
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
         self.transform = load_transform(declared)
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         names = self.table.schema.names
         types = self.table.schema
         put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}
@@ -68,9 +62,9 @@ class AggregateWriter:
         whole = piece.upto >= self.source.table.data_version
         seq = self.source.table.entry.ingest_seq if whole else None
         self.progress.over_tables({self.source.table.name: piece.upto}, ingest_seq=seq)
-        rows, late, counts = self._in_time(piece.rows)
+        rows, late, counts = late_rows.in_time(piece.rows, self.declared.table.late)
         if late is not None and self.late is not None:
-            self._set_aside(committer, late, counts.late, piece.upto)
+            late_rows.set_aside(committer, self.late, late, count=counts.late, upto=piece.upto, progress=self.progress)
         if counts.taken:
             self._combine(spark, committer, rows, counts)
         elif counts.read:
@@ -83,36 +77,6 @@ class AggregateWriter:
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
-
-    def _in_time(self, rows: Rows) -> tuple[Rows, Rows | None, Counts]:
-        """What is used, what is too late for it (None: nothing), and how many."""
-        policy = self.declared.table.late
-        late: Rows | None = None
-        if isinstance(policy, Drop | SideOutput):
-            after = policy.after // timedelta(microseconds=1)
-            if isinstance(rows, pa.Table):
-                too_late = pc.greater(rows["_late_by"], after)
-                rows, late = rows.filter(pc.invert(too_late)), rows.filter(too_late)
-            else:
-                too_late = F.col("_late_by") > after
-                rows, late = rows.where(~too_late), rows.where(too_late)
-        taken, missed = _count(rows), 0 if late is None else _count(late)
-        return rows, late if missed else None, Counts(read=taken + missed, taken=taken, late=missed)
-
-    def _set_aside(self, committer: Committer, late: Rows, count: int, upto: int) -> None:
-        """Append to the table of late rows; this table's own entry closes the group."""
-        assert self.late is not None
-        names = [name for name in self.late.schema.names if name != "_version"]
-        if isinstance(late, pa.Table):
-            version = pa.array([upto] * late.num_rows, pa.int64())
-            rows: Rows = late.select(names).append_column("_version", version)
-        else:
-            rows = late.select(*names, F.lit(upto).cast("bigint").alias("_version"))
-        mine = self.progress.entry(Counts())
-        entry = self.late.entry.follow(
-            "batch", counts=Counts(read=count, taken=count), position=mine.position, ingest_seq=mine.ingest_seq
-        )
-        committer.commit(self.late, rows, entry)
 
     def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
         hidden = [name for name in self.source.table.schema.names if name.startswith("_")]
@@ -136,7 +100,3 @@ def _sum(name: str, kind: pa.DataType) -> str:
         return f"t.{name} + s.{name}"
     wide = f"cast(t.{name} as decimal(20,0)) + cast(s.{name} as decimal(20,0))"
     return f"cast({wide} as {'int' if kind == pa.int32() else 'bigint'})"
-
-
-def _count(rows: Rows) -> int:
-    return rows.num_rows if isinstance(rows, pa.Table) else rows.count()

@@ -1,6 +1,7 @@
 """Tables over bronze: take ingest batches, parse, set refused rows aside, hand the good ones to the keeper."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,15 +9,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from deltaworks import suites
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
+from deltaworks.engine.breaker import Breaker
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.strays import tell
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
+from deltaworks.quality.compiling import rules_of
+from deltaworks.suites import Suite
 from deltaworks.words.keeping import Append, History, Latest
 from deltaworks.words.reading import Debezium, Json
 
@@ -29,10 +34,16 @@ QUARANTINE = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("reason", pa.string()),
+        ("code", pa.string()),
+        ("suite", pa.string()),
+        ("state", pa.string()),
         ("_seq", pa.int64()),
     ]
 )
-"""Refused rows: the raw bytes, where they came from, why."""
+"""Refused rows: the raw bytes, where they came from, why, which code and which suite judged, and `open`: undecided."""
+Tally = Counter[tuple[str, str | None]]
+"""Rows by kind and by the warnings that they break."""
+_TALLIED = ("_kind", "_warned")
 _RENAMED = {f"_{name}": name for name in ("topic", "partition", "offset", "timestamp", "key", "value", "reason")}
 
 
@@ -45,12 +56,20 @@ class OverBronze(ABC):
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
         self.table = own.table
+        rules = () if declared.suite is None else rules_of(_suite(declared), declared.columns)
         timed = isinstance(declared.table.kept_as, History)
         partial = isinstance(declared.table.kept_as, Latest)
         self.parser: Parser = parser(
-            reads, declared.table.columns, declared.keys, timely=_timely(declared), timed=timed, partial=partial
+            reads,
+            declared.table.columns,
+            declared.keys,
+            timely=_timely(declared),
+            timed=timed,
+            partial=partial,
+            rules=rules,
         )
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
         self.bronze = source.table.name
 
     @property
@@ -70,7 +89,7 @@ class OverBronze(ABC):
             return None
         if isinstance(piece.rows, pa.Table):
             parsed = self.parser.parse(piece.rows)
-            counts = self._take(committer, parsed, piece.upto, _kinds(parsed))
+            counts = self._take(committer, parsed, piece.upto, _tally(parsed))
         else:
             counts = self._take_spark(committer, piece.rows, piece.upto)
         return Turn(table=self.declared.name, counts=counts)
@@ -83,15 +102,24 @@ class OverBronze(ABC):
         schema = spark_schema(self.parser.schema)
         parsed = rows.mapInArrow(self.parser.batches, schema).persist(StorageLevel.DISK_ONLY)
         try:
-            kinds = {row["_kind"]: row["count"] for row in parsed.groupBy("_kind").count().collect()}
-            return self._take(committer, parsed, upto, kinds)
+            tally = Counter(
+                {(kind, warned): count for kind, warned, count in parsed.groupBy(*_TALLIED).count().collect()}
+            )
+            return self._take(committer, parsed, upto, tally)
         finally:
             parsed.unpersist()
 
-    def _take(self, committer: Committer, parsed: Rows, upto: int, kinds: dict[str, int]) -> Counts:
-        read, refused, other = sum(kinds.values()), kinds.get("refused", 0), kinds.get("other", 0)
-        counts = Counts(read=read, refused=refused, not_mine=other + kinds.get("snapshot", 0))
+    def _take(self, committer: Committer, parsed: Rows, upto: int, tally: Tally) -> Counts:
+        kinds: Counter[str] = Counter()
+        for (kind, _), count in tally.items():
+            kinds[kind] += count
+        read, refused, other = kinds.total(), kinds["refused"], kinds["other"]
+        warned = sum(count for (_, names), count in tally.items() if names)
+        counts = Counts(read=read, refused=refused, not_mine=other + kinds["snapshot"], warned=warned)
+        after = self.after
+        self.breaker.judge(counts, after=after)
         self.progress.over_bronze(self.bronze, upto)
+        self.progress.warned(_by_name(tally))
         if read == other:
             self.progress.remember(counts)
             return counts
@@ -100,16 +128,22 @@ class OverBronze(ABC):
             self._set_aside(committer, parsed)
         kept = self._keep(committer, parsed, counts)
         self.progress.committed()
+        self.breaker.committed(counts, after=after)
         return kept
 
     def _set_aside(self, committer: Committer, parsed: Rows) -> None:
         names = [*_RENAMED, "_seq"]
+        judged = {"code": self.progress.code, "suite": self.progress.suite, "state": "open"}
         if isinstance(parsed, pa.Table):
             refused = parsed.filter(pc.equal(parsed["_kind"], "refused")).select(names)
-            rows: Rows = refused.rename_columns([_RENAMED.get(name, name) for name in names])
+            found = refused.rename_columns([_RENAMED.get(name, name) for name in names])
+            for name, value in judged.items():
+                found = found.append_column(name, pa.repeat(pa.scalar(value, pa.string()), found.num_rows))
+            rows: Rows = found.select(QUARANTINE.names)
         else:
             chosen = [F.col(name).alias(_RENAMED.get(name, name)) for name in names]
-            rows = parsed.where(F.col("_kind") == "refused").select(*chosen)
+            more = [F.lit(value).cast("string").alias(name) for name, value in judged.items()]
+            rows = parsed.where(F.col("_kind") == "refused").select(*chosen, *more).select(*QUARANTINE.names)
         self._beside(committer, self.quarantine, rows)
 
     def _beside(self, committer: Committer, side: OwnedTable, rows: Rows) -> None:
@@ -138,5 +172,21 @@ def _timely(declared: Declared) -> Timely | None:
     return Timely(column=table.event_time, future_max=table.future_max)
 
 
-def _kinds(parsed: pa.Table) -> dict[str, int]:
-    return {value["values"]: value["counts"] for value in pc.value_counts(parsed["_kind"]).to_pylist()}
+def _suite(declared: Declared) -> Suite:
+    assert declared.suite is not None
+    return suites.load(declared.suite, table=declared.name, columns=[column.name for column in declared.columns])
+
+
+def _tally(parsed: pa.Table) -> Tally:
+    found = parsed.group_by(list(_TALLIED)).aggregate([([], "count_all")])
+    columns = (found[name].to_pylist() for name in (*_TALLIED, "count_all"))
+    return Counter({(kind, warned): count for kind, warned, count in zip(*columns, strict=True)})
+
+
+def _by_name(tally: Tally) -> dict[str, int]:
+    """Per warning how many rows break it."""
+    names: Counter[str] = Counter()
+    for (_, warned), count in tally.items():
+        for name in (warned or "").splitlines():
+            names[name] += count
+    return dict(sorted(names.items()))

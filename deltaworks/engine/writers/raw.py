@@ -66,7 +66,7 @@ class RawWriter:
 
     def settle(self, committer: Committer) -> None:
         """Book what was found out about gaps, if no batch comes to do it."""
-        if self.explained:
+        if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
             position, gaps = booked(self.table.entry.position, self.explained)
             committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
 

@@ -15,7 +15,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
 from deltaworks.engine.writers.result import nullable_keys, result_of
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 
 KEYS_LISTED_MAX = 1_000
 """Up to so many touched values of a single key are written into the filter, where Spark pushes them furthest."""
@@ -36,7 +36,7 @@ class ViewWriter:
         """Own `own`; follow the change feeds of `sources`."""
         self.declared, self.own, self.sources, self.table = declared, own, sources, own.table
         self.transform, self.keys_from = load_transform(declared), load_keys_from(declared)
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
 
     def after(self, source: Input) -> int | None:
         """Last version of an input taken in full; None when the view was never computed."""

@@ -69,9 +69,10 @@ class Progress:
     a batch that fails leaves nothing behind that a later commit would confirm.
     """
 
-    def __init__(self, table: OwnedTable, *, code: str) -> None:
+    def __init__(self, table: OwnedTable, *, code: str, suite: str | None = None) -> None:
         """Start from what the table's last entry says."""
-        self.table, self.code = table, code
+        self.table, self.code, self.suite = table, code, suite
+        self._warnings: Mapping[str, int] = {}
         self.position: Position = table.entry.position
         self.ingest_seq = table.entry.ingest_seq
         self._reaching, self._reaching_seq = self.position, self.ingest_seq
@@ -82,12 +83,16 @@ class Progress:
     def over_bronze(self, bronze: str, upto: int) -> None:
         """The batch in hand takes all ingest batches up to this one."""
         self._reaching, self._raised = replace(self.position, batches={**self.position.batches, bronze: upto}), ()
-        self._reaching_seq = upto
+        self._reaching_seq, self._warnings = upto, {}
 
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""
         self._reaching = replace(self._reaching, mark=walked.mark)
         self._raised = walked.raised
+
+    def warned(self, warnings: Mapping[str, int]) -> None:
+        """So many rows of the batch in hand break these warnings."""
+        self._warnings = warnings
 
     def truncated(self, sequence: str) -> None:
         """The batch in hand empties the table of all that is older."""
@@ -114,9 +119,11 @@ class Progress:
             position=self._reaching,
             ingest_seq=self._reaching_seq,
             marks=self._raised,
+            warnings=self._warnings,
             event_low=_text(low),
             event_high=_higher(self.table.entry.event_high, _text(high)),
             code=self.code,
+            suite=self.suite,
         )
 
     def committed(self) -> None:
@@ -140,7 +147,7 @@ class Progress:
 
     def _arrive(self) -> None:
         self.position, self.ingest_seq = self._reaching, self._reaching_seq
-        self._raised = ()
+        self._raised, self._warnings = (), {}
 
 
 def code_of(declared: Declared) -> str:
@@ -149,6 +156,13 @@ def code_of(declared: Declared) -> str:
     for file in sorted(declared.folder.glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def suite_of(declared: Declared) -> str | None:
+    """Short hash of the table's suite; None if it has none."""
+    if declared.suite is None:
+        return None
+    return hashlib.sha256(declared.suite.read_bytes()).hexdigest()[:12]
 
 
 def span(rows: pa.Table, column: str | None) -> tuple[Any, Any]:

@@ -55,6 +55,7 @@ def test_maintenance_has_a_task_for_every_table() -> None:
     assert sorted(tasks) == [
         "compact.bronze.web_events",
         "compact.gold.page_views_per_minute",
+        "compact.gold.user_sessions",
         "compact.silver.page_views",
     ]
 

@@ -1,0 +1,149 @@
+"""`deltaworks quarantine`: what was set aside, why, and what to do about it. Reads with DuckDB; needs no JVM."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltaworks.cli import show
+from deltaworks.cli.context import settings
+
+if TYPE_CHECKING:
+    from deltaworks.analyst import Analyst
+    from deltaworks.catalog import Catalog
+
+_CAUSES = """
+    select reason, count(*) as rows, min("timestamp") as first_seen, max("timestamp") as last_seen,
+        arg_max(struct_pack(topic, "partition", "offset"), ("timestamp", "offset")) as sample,
+        arg_max(code, "_seq") as code, arg_max(suite, "_seq") as suite
+    from {table} where state = 'open' group by reason order by rows desc, reason"""
+_ROWS = """
+    select topic, "partition", "offset", "timestamp", reason, code, suite, state, key, value
+    from {table} where {chosen} order by "timestamp" desc, topic, "partition", "offset" desc limit {limit}"""
+_Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def register(main: typer.Typer) -> None:
+    """Add this module's commands."""
+    group = typer.Typer(no_args_is_help=True, help="Rows that were refused, and why.", rich_markup_mode=None)
+    for name, command in (("list", listed), ("show", shown), ("accept", accept)):
+        group.command(name)(command)
+    main.add_typer(group, name="quarantine")
+
+
+def listed(
+    table: Annotated[str | None, typer.Argument(help="Only this table's, such as silver.orders.")] = None,
+    *,
+    as_json: _Json = False,
+) -> None:
+    """List what is set aside, by table and cause: how many rows, since when, the last one's place in Kafka."""
+    from deltaworks import analyst, catalog
+
+    now = settings()
+    found = catalog.load(now.project)
+    rows: list[dict[str, object]] = []
+    with analyst.connect(now.lake) as lake:
+        for name in _parsing(found, table):
+            side = _quarantine(lake, name)
+            causes = lake.sql(_CAUSES.format(table=side)).dicts() if side else []
+            rows += [{"table": name, **cause} for cause in causes]
+    if not as_json:
+        rows = [
+            {
+                "table": row["table"],
+                "rows": row["rows"],
+                "reason": row["reason"],
+                "first seen": row["first_seen"],
+                "last seen": row["last_seen"],
+                "last one": _place(row["sample"]),
+            }
+            for row in rows
+        ]
+    show.listing(rows, title="quarantine", as_json=as_json, empty="no row is set aside")
+
+
+def shown(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    reason: Annotated[str | None, typer.Option(help="Only rows with this reason, as listed.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
+    as_json: _Json = False,
+) -> None:
+    """Show refused rows of a table as they came, newest first. The bytes may hold personal data."""
+    from deltaworks import analyst, catalog
+    from deltaworks.statements import literal
+
+    now = settings()
+    (name,) = _parsing(catalog.load(now.project), table)
+    chosen = "true" if reason is None else f"reason = {literal(reason)}"
+    with analyst.connect(now.lake) as lake:
+        side = _quarantine(lake, name)
+        found = lake.sql(_ROWS.format(table=side, chosen=chosen, limit=limit)).dicts() if side else []
+    rows = [{**row, "key": text(row["key"]), "value": text(row["value"])} for row in found]
+    if as_json:
+        show.listing(rows, title=f"{name}: refused rows", as_json=True)
+        return
+    if not rows:
+        show.listing([], title=f"{name}: refused rows", as_json=False, empty="none")
+    for row in rows:
+        _print(row)
+
+
+def accept(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    by: Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")] = None,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+) -> None:
+    """Let a table set aside what bronze has now, beyond its bad_rows_max; what comes later is judged again."""
+    from deltaworks import catalog
+    from deltaworks.cli.commands import order
+
+    (name,) = _parsing(catalog.load(settings().project), table)
+    order(name, kind="accept bad rows", arguments={}, by=by, reason=reason, wait=wait)
+
+
+def text(value: object) -> str | None:
+    """Bytes as text where they are text, else as Python writes bytes."""
+    if not isinstance(value, bytes | bytearray):
+        return None
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError:
+        return repr(bytes(value))
+
+
+def _parsing(found: "Catalog", table: str | None) -> Sequence[str]:
+    """The tables that parse; if one is named, that one, or a usage error."""
+    from deltaworks.words.reading import Debezium, Json
+
+    names = [name for name, one in found.tables.items() if isinstance(one.table.reads, Json | Debezium)]
+    if table is None:
+        return names
+    named = found[table.removesuffix("__quarantine")].name  # raises, with the nearest name
+    if named not in names:
+        raise typer.BadParameter(f"{named} parses nothing, so it sets nothing aside.", param_hint="TABLE")
+    return [named]
+
+
+def _quarantine(lake: "Analyst", name: str) -> str | None:
+    """The table beside, as SQL names it; None while there is none."""
+    side = f"{name}__quarantine"
+    return '"' + side.replace(".", '"."') + '"' if side in lake.tables() else None
+
+
+def _place(sample: object) -> str:
+    assert isinstance(sample, Mapping)
+    return f"{sample['topic']}/{sample['partition']}/{sample['offset']}"
+
+
+def _print(row: Mapping[str, object]) -> None:
+    """A row on its own lines: what came may be long."""
+    show.out.print(f"{_place(row)}  {row['timestamp']:%Y-%m-%d %H:%M:%S}  {row['reason']}", style="bold", markup=False)
+    for name in ("key", "value"):
+        # quoted: what came may hold line ends, or codes that steer a terminal
+        shown_as = "-" if row[name] is None else json.dumps(row[name], ensure_ascii=False)
+        show.out.print(f"  {name:6} {shown_as}", markup=False, soft_wrap=True)
+    show.out.print(f"  judged by code {row['code']}, suite {row['suite']}; {row['state']}", style="dim", markup=False)

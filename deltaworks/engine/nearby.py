@@ -1,0 +1,129 @@
+"""The rows of an append table near given stretches of event time: out of memory as far back as it reaches, else read.
+
+Recent rows are asked for with every batch. They are kept as they were taken, so a batch in steady state opens no file;
+what memory lacks after a start, or further back, comes from the table. Losing the memory changes nothing.
+"""
+
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.stretches import Stretches, times
+
+SPANS_LISTED_MAX = 50
+"""More spans than this are read as one: each is a condition on every row."""
+CHUNKS_MAX = 100
+"""Every batch is a chunk of memory, and each chunk costs a little."""
+_PACKED = 8
+"""Parquet holds about this many times its size as Arrow."""
+
+
+class TooMuchError(Exception):
+    """The files to be read are more than the driver takes into memory: let Spark do it."""
+
+
+class Nearby:
+    """Rows of one input, as a table with these columns sees them."""
+
+    def __init__(self, table: OwnedTable, *, time: str, columns: list[str], late_max: int | None, keep: int) -> None:
+        """Know nothing yet; memory begins `keep` microseconds before what is asked for first.
+
+        Rows that are later than `late_max` microseconds are left out (None: none are).
+        """
+        self.table, self.time, self.columns, self.late_max, self.keep = table, time, columns, late_max, keep
+        self.forget()
+
+    def forget(self) -> None:
+        """Read from the table again at the next batch."""
+        self._rows: pa.Table | None = None
+        self._since = self._upto = 0
+
+    def rows(self, near: Stretches, new: pa.Table, *, seq: int, bytes_max: int) -> pa.Table:
+        """The rows in the stretches, of the ingest batches up to `seq`; `new` are those of the batch in hand.
+
+        Raises TooMuchError if more than about `bytes_max` bytes would have to be read into memory.
+        """
+        if not len(near):
+            return self._empty()
+        oldest = int(near.low.min())
+        if self._rows is None:
+            since = oldest - self.keep
+            self._rows = self._stored([(since, None)], seq=seq, bytes_max=bytes_max)
+            self._since, self._upto = since, seq
+        else:
+            self._add(new, seq)
+        found = self._rows.filter(near.hold(self._rows, self.time))
+        far = near.chosen(near.low < self._since)
+        if len(far):
+            before = self._stored(_bounded(far), seq=seq, bytes_max=bytes_max)
+            known = pa.array(times(before, self.time) >= self._since)
+            before = before.filter(pc.invert(known))
+            found = pa.concat_tables([before.filter(far.hold(before, self.time)), found])
+        self._shrink(bytes_max)
+        return found.select(self.columns)
+
+    def _add(self, new: pa.Table, seq: int) -> None:
+        """Take up what is not there yet: a batch that failed comes again."""
+        assert self._rows is not None
+        fresh = new.select([*self.columns, "_seq"]).filter(pc.greater(new["_seq"], self._upto))
+        fresh = fresh.filter(pa.array(times(fresh, self.time) >= self._since))
+        self._rows = pa.concat_tables([self._rows, fresh])
+        self._upto = max(self._upto, seq)
+        if self._rows[self.time].num_chunks > CHUNKS_MAX:
+            self._rows = self._rows.combine_chunks()
+
+    def _shrink(self, bytes_max: int) -> None:
+        """Forget the older half when memory holds too much."""
+        assert self._rows is not None
+        if self._rows.nbytes > bytes_max:
+            at = times(self._rows, self.time)
+            self._since = int(np.median(at)) + 1
+            self._rows = self._rows.filter(pa.array(at >= self._since)).combine_chunks()
+
+    def _stored(self, spans: list[tuple[int, int | None]], *, seq: int, bytes_max: int) -> pa.Table:
+        """Rows of the table in the spans, up to the ingest batch."""
+        field = ds.field(self.time)
+        low, highs = spans[0][0], [high for _, high in spans]
+        high = None if None in highs else max(h for h in highs if h is not None)
+        if _bytes_between(self.table, self.time, low, high) > bytes_max:
+            raise TooMuchError(self.table.name)
+        wanted = [
+            field >= _moment(low) if high is None else (field >= _moment(low)) & (field <= _moment(high))
+            for low, high in spans
+        ]
+        where = reduce(lambda one, other: one | other, wanted) & (ds.field("_seq") <= seq)
+        if self.late_max is not None:
+            where &= ds.field("_late_by") <= self.late_max
+        return self.table.read([*self.columns, "_seq"], where=where)
+
+    def _empty(self) -> pa.Table:
+        return pa.schema([self.table.schema.field(name) for name in self.columns]).empty_table()
+
+
+def _bounded(far: Stretches) -> list[tuple[int, int | None]]:
+    spans: list[tuple[int, int | None]] = list(far.spans())
+    if len(spans) > SPANS_LISTED_MAX:
+        return [(spans[0][0], int(far.high.max()))]
+    return spans
+
+
+def _moment(time: int) -> pa.Scalar:
+    return pa.scalar(time, pa.timestamp("us", "UTC"))
+
+
+def _bytes_between(table: OwnedTable, column: str, low: int, high: int | None) -> int:
+    """About how many bytes of memory the rows between two times need, if those of a file are spread evenly."""
+    actions = pa.table(table.delta.get_add_actions(flatten=True))
+    sizes = actions["size_bytes"].to_numpy().astype(float)
+    if f"min.{column}" not in actions.column_names:
+        return int(sizes.sum()) * _PACKED
+    ends = [actions[f"{which}.{column}"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()) for which in ("min", "max")]
+    first = pc.fill_null(ends[0], low).to_numpy().astype(float)  # a file without statistics counts whole
+    last = pc.fill_null(ends[1], low).to_numpy().astype(float) + 1
+    upper = float("inf") if high is None else float(high) + 1
+    inside = np.clip(np.minimum(last, upper) - np.maximum(first, low), 0, None) / (last - first)
+    return int((sizes * inside).sum()) * _PACKED

@@ -1,0 +1,381 @@
+"""`stateful`: what neighbouring events make together. The stretches that new rows touch are computed again.
+
+The transform runs on all rows of a touched stretch, as a backfill would run it, and its rows take the place of those
+that the stretch had. So the table is at any time the transform of the rows that it has taken, in whatever order, cuts
+or restarts they came; there is no state beside it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from deltaworks.catalog import Catalog, Declared
+from deltaworks.catalog.stateful import COMPLETE
+from deltaworks.engine import slices, spark_stretches
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows
+from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.lake import OwnedTable, read_commit
+from deltaworks.engine.nearby import Nearby, TooMuchError
+from deltaworks.engine.stretches import Stretches, micros, times
+from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
+from deltaworks.engine.transforms import by_short_name, load_transform
+from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.result import nullable_keys, result_of
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
+from deltaworks.errors import LakeError
+from deltaworks.words.keeping import Stateful
+
+_ACT = pa.field("_act", pa.string())
+"""What is done with a row: it is `row` of the result, `gone` from it, or `closed` by the mark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _New:
+    """What a batch brings of one input."""
+
+    rows: Rows
+    upto: int
+    seq: int
+    mark: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Touched:
+    """The stretches to be computed again, and the rows of each input that they are computed from.
+
+    `near` None: the stretches are many, and only Spark knows them, as `wide`.
+    """
+
+    near: Stretches | None
+    wide: DataFrame | None
+    rows: Mapping[str, DataFrame]
+
+
+class StatefulWriter:
+    """Replaces the rows of the stretches that new rows touch."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        *,
+        own: Input,
+        sources: tuple[Input, ...],
+        catalog: Catalog,
+        late: OwnedTable | None = None,
+    ) -> None:
+        """Own `own`; read the rows that `sources` gain; `late` takes what comes too late, if it is set aside."""
+        kept = declared.table.kept_as
+        assert isinstance(kept, Stateful)
+        self.declared, self.kept, self.own, self.sources, self.table = declared, kept, own, sources, own.table
+        self.late = late
+        self.transform = load_transform(declared)
+        self.progress = Progress(own.table, code=code_of(declared))
+        self.part = list(kept.part)
+        self.length = micros(kept.gap or kept.reach or timedelta())
+        self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}
+        policy = declared.table.late
+        self.late_max = late_rows.late_max(policy)
+        self.after_max = 0 if policy is None else micros(policy.after)
+        self.nearby = {
+            source.table.name: Nearby(
+                source.table,
+                time=self.times[source.table.name],
+                columns=_shown(source.table),
+                late_max=self.late_max,
+                keep=2 * FIRST_LOOK * self.length + self.after_max,
+            )
+            for source in sources
+        }
+        self.merge = _merge(declared, self.table.schema.names)
+        self._open: pa.Table | None = None
+        """Keys and closing times of the rows that are not complete; None: to be read from the table."""
+
+    def after(self, source: Input) -> int:
+        """Last version of an input taken in full."""
+        return self.progress.position.versions.get(source.table.name, 0)
+
+    def behind(self) -> bool:
+        """Whether an input has versions with rows beyond this table's position."""
+        return any(self.after(source) < source.table.data_version for source in self.sources)
+
+    def settle(self, committer: Committer) -> None:
+        """Commit the remembered position."""
+        self.progress.settle(committer)
+
+    def take(self, spark: SparkSession, committer: Committer) -> Turn | None:
+        """Compute again what the next slice of new rows of each input touches."""
+        self.own.fresh = None
+        if not self.behind():
+            return None
+        bytes_max, counts = committer.arrow_bytes_max, Counts()
+        new: dict[str, _New] = {}
+        aside: list[tuple[Rows, int, int]] = []
+        for source in self.sources:
+            piece = slices.versions(spark, source, after=self.after(source), bytes_max=bytes_max)
+            upto = self.after(source) if piece is None else piece.upto
+            given: Rows = source.table.schema.empty_table() if piece is None else piece.rows
+            rows, late, counted = late_rows.in_time(given, self.declared.table.late)
+            counts += counted
+            if late is not None:
+                aside.append((late, counted.late, upto))
+            new[source.table.name] = _new(source.table, rows, upto)
+        self._reach(new)
+        for late, count, upto in aside if self.late is not None else ():
+            assert self.late is not None
+            late_rows.set_aside(committer, self.late, late, count=count, upto=upto, progress=self.progress)
+        if counts.taken:
+            self._replace(spark, committer, new, counts)
+        elif counts.read:
+            committer.mark(self.table, self.progress.entry(counts))
+            self.progress.committed()
+        else:
+            self.progress.remember(counts)
+        return Turn(table=self.declared.name, counts=counts)
+
+    def _reach(self, new: Mapping[str, _New]) -> None:
+        whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)
+        seq = max(source.table.entry.ingest_seq for source in self.sources) if whole else None
+        self.progress.over_tables({name: one.upto for name, one in new.items()}, ingest_seq=seq)
+
+    def _replace(self, spark: SparkSession, committer: Committer, new: Mapping[str, _New], counts: Counts) -> None:
+        marks = [one.mark for one in new.values()]
+        # strictly before the mark: a row that is late by exactly `after` is in time
+        passed = None if None in marks else min(mark for mark in marks if mark is not None) - self.after_max
+        with self._touched(spark, new, committer.arrow_bytes_max) as touched:
+            computed = self.transform(**by_short_name(touched.rows))
+            if self.kept.closes is not None:
+                closed = F.unix_micros(self.kept.closes) < passed if passed is not None else F.lit(False)
+                computed = computed.withColumn(COMPLETE, closed)
+            computed = computed.select(*self.table.schema.names)
+            if self.kept.reach is not None:  # of the rows at the edges only a part was seen
+                wide = self._frame(spark, touched)
+                computed = spark_stretches.within(computed, self._event_time, wide, self.part)
+            with result_of(self.declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
+                self._refuse_misplaced(spark, touched, result.rows)
+                open_before = self._open_rows()
+                closing = _closing(open_before, self.kept.closes, passed)
+                if touched.near is not None and isinstance(result.rows, pa.Table):
+                    rows = self._changes(touched.near, result.rows.cast(self.table.schema), closing)
+                else:
+                    rows = self._changes_spark(spark, touched, frame(spark, result.rows), closing)
+                low, high = result.span
+                committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=self.merge)
+                self._remember_open(touched, result.rows, open_before, passed)
+        self.progress.committed()
+
+    @property
+    def _event_time(self) -> str:
+        event_time = self.declared.table.event_time
+        assert event_time is not None, "declared: `table check` asks for it"
+        return event_time
+
+    # -- what is touched ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _touched(self, spark: SparkSession, new: Mapping[str, _New], bytes_max: int) -> Iterator[_Touched]:
+        """The stretches that the new rows touch, with the rows of all inputs in them and within `reach` of them."""
+        small = {name: one.rows for name, one in new.items() if isinstance(one.rows, pa.Table)}
+        if bytes_max and len(small) == len(new):
+            try:
+                near, rows = self._near(small, new, bytes_max)
+            except TooMuchError:
+                pass
+            else:
+                yield _Touched(near=near, wide=None, rows={name: spark.createDataFrame(r) for name, r in rows.items()})
+                return
+        with ExitStack() as kept:
+            wide = self._wide(spark, new).persist(StorageLevel.DISK_ONLY)  # three things are held against them
+            kept.callback(wide.unpersist)
+            widened = 0 if self.kept.reach is None else self.length
+            stored = {name: self._stored(spark, name, one) for name, one in new.items()}
+            rows_near = {
+                name: spark_stretches.within(rows, self.times[name], wide, self.part, widened=widened)
+                for name, rows in stored.items()
+            }
+            yield _Touched(near=None, wide=wide, rows=rows_near)
+
+    def _near(
+        self, small: Mapping[str, pa.Table], new: Mapping[str, _New], bytes_max: int
+    ) -> tuple[Stretches, dict[str, pa.Table]]:
+        def read(stretches: Stretches) -> dict[str, pa.Table]:
+            return {
+                name: self.nearby[name].rows(stretches, small[name], seq=one.seq, bytes_max=bytes_max)
+                for name, one in new.items()
+            }
+
+        find = by_reach if self.kept.reach is not None else by_gap
+        return find(small, read, part=self.part, times=self.times, length=self.length)
+
+    def _wide(self, spark: SparkSession, new: Mapping[str, _New]) -> DataFrame:
+        """The same where the rows are many: parts with `_low` and `_high`."""
+        points = reduce(
+            DataFrame.unionAll,
+            [spark_stretches.placed(frame(spark, one.rows), self.part, self.times[name]) for name, one in new.items()],
+        )
+        fresh = points.withColumn("_new", F.lit(True))
+        if self.kept.reach is not None:
+            found = spark_stretches.runs(fresh, self.part, 2 * self.length)
+            low, high = F.col("_low") - self.length, F.col("_high") + self.length
+            return found.select(*self.part, low.alias("_low"), high.alias("_high"))
+        stored = reduce(
+            DataFrame.unionAll,
+            [
+                spark_stretches.placed(self._stored(spark, name, one), self.part, self.times[name])
+                for name, one in new.items()
+            ],
+        )
+        parts = points.select(*self.part).distinct()
+        mine = stored.alias("r").join(parts.alias("s"), spark_stretches.same(self.part, "r", "s"), "left_semi")
+        found = spark_stretches.runs(mine.withColumn("_new", F.lit(False)).unionAll(fresh), self.part, self.length)
+        return found.where("_new").select(*self.part, "_low", "_high")
+
+    def _stored(self, spark: SparkSession, name: str, new: _New) -> DataFrame:
+        """An input's rows as of this batch, without the engine's columns."""
+        (table,) = (source.table for source in self.sources if source.table.name == name)
+        rows = spark.read.format("delta").load(str(table.path)).where(F.col("_seq") <= new.seq)
+        if self.late_max is not None:
+            rows = rows.where(F.col("_late_by") <= self.late_max)
+        return rows.select(*_shown(table))
+
+    def _frame(self, spark: SparkSession, touched: _Touched) -> DataFrame:
+        if touched.wide is not None:
+            return touched.wide
+        assert touched.near is not None
+        return F.broadcast(spark.createDataFrame(touched.near.table()))
+
+    # -- what is written ----------------------------------------------------------------------------------------
+
+    def _changes(self, near: Stretches, result: pa.Table, closing: pa.Table | None) -> pa.Table:
+        """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed."""
+        schema = self.table.schema.append(_ACT)
+        keys, event_time = list(self.declared.keys), self._event_time
+        spans = list(near.spans())
+        low, high = (pa.scalar(time, pa.timestamp("us", "UTC")) for time in (spans[0][0], spans[-1][1]))
+        at = ds.field(event_time)
+        had = self.table.read(keys, where=(at >= low) & (at <= high))
+        had = had.filter(near.hold(had, event_time))
+        there = set(_tuples(result, keys))
+        gone = had.filter(pa.array([key not in there for key in _tuples(had, keys)], pa.bool_()))
+        parts = [result.append_column(_ACT, pa.array(["row"] * result.num_rows, pa.string()))]
+        parts.append(_only_keys(gone, schema, "gone"))
+        if closing is not None:
+            beyond = closing.filter(pc.invert(near.hold(closing, event_time)))
+            parts.append(_only_keys(beyond, schema, "closed"))
+        return pa.concat_tables(parts)
+
+    def _changes_spark(
+        self, spark: SparkSession, touched: _Touched, result: DataFrame, closing: pa.Table | None
+    ) -> DataFrame:
+        keys, schema = list(self.declared.keys), self.table.schema
+        wide = self._frame(spark, touched)
+        mine = spark.read.format("delta").load(str(self.table.path)).select(*keys)
+        had = spark_stretches.within(mine, self._event_time, wide, self.part)
+        gone = had.alias("h").join(result.alias("c"), spark_stretches.same(keys, "h", "c"), "left_anti")
+        empty = [F.lit(None).cast(result.schema[n].dataType).alias(n) for n in schema.names if n not in keys]
+        rows = result.withColumn("_act", F.lit("row"))
+        rows = rows.unionByName(gone.select(*keys, *empty, F.lit("gone").alias("_act")))
+        if closing is not None:
+            closed = spark.createDataFrame(closing.select(keys))
+            inside = spark_stretches.within(closed, self._event_time, wide, self.part)
+            beyond = closed.alias("k").join(inside.alias("i"), spark_stretches.same(keys, "k", "i"), "left_anti")
+            rows = rows.unionByName(beyond.select(*keys, *empty, F.lit("closed").alias("_act")))
+        return rows
+
+    def _refuse_misplaced(self, spark: SparkSession, touched: _Touched, result: Rows) -> None:
+        """A row outside of the stretches that it was computed from could not be found again."""
+        if self.kept.gap is None:
+            return
+        if touched.near is not None and isinstance(result, pa.Table):
+            beyond = result.num_rows - int(pc.sum(touched.near.hold(result, self._event_time)).as_py() or 0)
+        else:
+            rows = frame(spark, result)
+            inside = spark_stretches.within(rows, self._event_time, self._frame(spark, touched), self.part)
+            beyond = rows.count() - inside.count()
+        if beyond:
+            finding = f"the transform gave {beyond} row(s) whose part or {self._event_time} is not that of their rows"
+            next_step = f"Let {self._event_time} lie between the first and the last row that a row is made from"
+            raise LakeError(self.declared.name, finding, next_step)
+
+    # -- which rows can still change ----------------------------------------------------------------------------
+
+    def _open_rows(self) -> pa.Table | None:
+        """Keys and closing times of the rows that are not complete; None where nothing closes."""
+        if self.kept.closes is None:
+            return None
+        if self._open is None:
+            names = list(dict.fromkeys((*self.declared.keys, self.kept.closes)))
+            self._open = self.table.read([*names, COMPLETE], where=~ds.field(COMPLETE)).select(names)
+        return self._open
+
+    def _remember_open(self, touched: _Touched, result: Rows, before: pa.Table | None, passed: int | None) -> None:
+        """After a commit: as the table has them now."""
+        if before is None or touched.near is None or not isinstance(result, pa.Table):
+            self._open = None
+            return
+        assert self.kept.closes is not None
+        kept = before.filter(pc.invert(touched.near.hold(before, self._event_time)))
+        if passed is not None:
+            kept = kept.filter(pa.array(times(kept, self.kept.closes) >= passed))
+        fresh = result.cast(self.table.schema).filter(pc.invert(result[COMPLETE])).select(before.column_names)
+        self._open = pa.concat_tables([kept, fresh]).combine_chunks()
+
+
+def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
+    """What a batch takes of an input, as of the version that it takes it up to."""
+    entry: Entry | None = table.entry
+    if upto < table.data_version:  # its log file is there: the rows beyond were just found by it
+        entry = read_commit(table.path, upto).entry
+    assert entry is not None, "a foreign commit is refused when the table is opened"
+    return _New(rows=rows, upto=upto, seq=entry.ingest_seq, mark=entry.position.mark)
+
+
+def _closing(open_rows: pa.Table | None, closes: str | None, passed: int | None) -> pa.Table | None:
+    """The open rows that the mark has passed."""
+    if open_rows is None or closes is None or passed is None:
+        return None
+    return open_rows.filter(pa.array(times(open_rows, closes) < passed))
+
+
+def _only_keys(rows: pa.Table, schema: pa.Schema, act: str) -> pa.Table:
+    """Rows of which only the keys are known."""
+    count = rows.num_rows
+    columns = [rows[f.name].cast(f.type) if f.name in rows.column_names else pa.nulls(count, f.type) for f in schema]
+    columns[-1] = pa.array([act] * count, pa.string())
+    return pa.table(columns, schema=schema)
+
+
+def _tuples(rows: pa.Table, names: list[str]) -> list[tuple[object, ...]]:
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+def _event_time(declared: Declared) -> str:
+    event_time = declared.table.event_time
+    assert event_time is not None, "`table check` asks for it"
+    return event_time
+
+
+def _shown(table: OwnedTable) -> list[str]:
+    return [name for name in table.schema.names if not name.startswith("_")]
+
+
+def _merge(declared: Declared, names: list[str]) -> Merge:
+    own = {name: f"s.{name}" for name in names}
+    values = [name for name in names if name not in declared.keys]
+    changed = " or ".join(f"(t.{name} is distinct from s.{name})" for name in values) or "false"
+    closed = [Clause(on="matched", act="update", when="s._act = 'closed'", set={COMPLETE: "true"})]
+    clauses = [
+        Clause(on="matched", act="delete", when="s._act = 'gone'", set={}),
+        *(closed if COMPLETE in names else []),
+        Clause(on="matched", act="update", when=f"s._act = 'row' and ({changed})", set=own),
+        Clause(on="not matched", act="insert", when="s._act = 'row'", set=own),
+    ]
+    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))

@@ -1,0 +1,172 @@
+"""Stretches: which rows belong together is found from a few of them, whatever was read before."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.nearby import Nearby, TooMuchError
+from deltaworks.engine.stretches import Parts, Stretches
+from deltaworks.engine.touched import by_gap, by_reach
+from tests.chance import seeded
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+GAP, SECOND = 600, 1_000_000
+SCHEMA = pa.schema(
+    [
+        ("user", pa.int64()),
+        ("country", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("_seq", pa.int64()),
+        ("_late_by", pa.int64()),
+    ]
+)
+Point = tuple[int | None, str | None, int]
+Span = tuple[int | None, str | None, int, int]
+"""A user, a country, and seconds after noon; a stretch ends with those of its last row."""
+
+
+def rows(points: list[Point], seq: int) -> pa.Table:
+    """Rows of one ingest batch."""
+    made = [
+        {"user": user, "country": country, "at": NOON + timedelta(seconds=at), "_seq": seq, "_late_by": 0}
+        for user, country, at in points
+    ]
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
+def spans(found: Stretches) -> set[Span]:
+    """The stretches in seconds after noon."""
+    noon = int(NOON.timestamp())
+    return {
+        (row["user"], row["country"], row["_low"] // SECOND - noon, row["_high"] // SECOND - noon)
+        for row in found.table().to_pylist()
+    }
+
+
+def whole(points: list[Point], length: int) -> list[list[Point]]:
+    """All points as runs of a part, each no more than `length` from the next."""
+    found: list[list[Point]] = []
+    for point in sorted(points, key=lambda one: (str(one[:2]), one[2])):
+        if found and found[-1][-1][:2] == point[:2] and point[2] - found[-1][-1][2] <= length:
+            found[-1].append(point)
+        else:
+            found.append([point])
+    return found
+
+
+def batches(chance: Random) -> Iterator[list[Point]]:
+    """Batches of points of few users; times are often exactly a gap apart, and some are far behind."""
+    for number in range(30):
+        yield [
+            (
+                chance.choice((1, 2, 3, None)),
+                chance.choice(("de", None)),
+                chance.choice(
+                    (number * GAP, number * GAP + 1, (number - 1) * GAP - 1, chance.randrange(30) * GAP // 2)
+                ),
+            )
+            for _ in range(chance.randrange(1, 6))
+        ]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> OwnedTable:
+    """Give an empty table of events."""
+    entry = Entry(kind="create", app="tests", epoch=1)
+    return OwnedTable(name="silver.events", path=tmp_path / "silver" / "events", schema=SCHEMA, entry=entry)
+
+
+def put(table: OwnedTable, new: pa.Table, seq: int) -> None:
+    """Commit an ingest batch."""
+    counts = Counts(read=new.num_rows, taken=new.num_rows)
+    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
+    committer.commit(table, new, table.entry.follow("batch", counts=counts, ingest_seq=seq))
+
+
+def near(table: OwnedTable) -> Nearby:
+    """Give what reads the table's rows."""
+    return Nearby(table, time="at", columns=["user", "country", "at"], late_max=None, keep=GAP * SECOND)
+
+
+@pytest.mark.parametrize("bytes_max", [2**26, 2_000])
+def test_new_rows_touch_the_whole_run_that_they_join(events: OwnedTable, bytes_max: int) -> None:
+    """Found from memory, from the table and from both: after restarts, after forgetting, after a batch done again."""
+    chance = seeded()
+    nearby, points = near(events), list[Point]()
+
+    for seq, new in enumerate(batches(chance), start=1):
+        put(events, rows(new, seq), seq)
+        points += new
+        if chance.random() < 0.2:
+            nearby.forget()
+        for _ in range(chance.choice((1, 1, 2))):  # a batch that failed comes again
+
+            def read(stretches: Stretches, new: list[Point] = new, seq: int = seq) -> dict[str, pa.Table]:
+                try:
+                    return {"e": nearby.rows(stretches, rows(new, seq), seq=seq, bytes_max=bytes_max)}
+                except TooMuchError:
+                    nearby.forget()
+                    return {"e": nearby.rows(stretches, rows(new, seq), seq=seq, bytes_max=2**26)}
+
+            found, taken = by_gap(
+                {"e": rows(new, seq)}, read, part=("user", "country"), times={"e": "at"}, length=GAP * SECOND
+            )
+
+        runs = [run for run in whole(points, GAP) if set(run) & set(new)]
+        assert spans(found) == {(*run[0][:2], run[0][2], run[-1][2]) for run in runs}, f"batch {seq}"
+        there = [
+            (row["user"], row["country"], round((row["at"] - NOON).total_seconds())) for row in taken["e"].to_pylist()
+        ]
+        assert sorted(there, key=str) == sorted((point for run in runs for point in run), key=str), f"batch {seq}"
+
+
+def test_rows_reach_twice_as_far_as_their_results(events: OwnedTable) -> None:
+    """Results up to the reach around a new row are computed again, from rows up to the reach around those."""
+    at = [0, 599, 600, 1199, 1200, 1201, 5_000]
+    put(events, rows([(1, None, second) for second in at], 1), 1)
+    new = rows([(1, None, 0)], 2)
+    put(events, new, 2)
+    nearby = near(events)
+
+    def read(stretches: Stretches) -> dict[str, pa.Table]:
+        return {"e": nearby.rows(stretches, new, seq=2, bytes_max=2**26)}
+
+    found, taken = by_reach({"e": new}, read, part=("user", "country"), times={"e": "at"}, length=GAP * SECOND)
+
+    assert spans(found) == {(1, None, -600, 600)}
+    seconds = sorted(round((moment - NOON).total_seconds()) for moment in taken["e"]["at"].to_pylist())
+    assert seconds == [0, 0, 599, 600, 1199, 1200]
+
+
+def test_parts_are_known_by_all_their_columns() -> None:
+    """Null is a value; a part that is not known has no place."""
+    known = Parts([rows([(1, "de", 0), (1, None, 0), (None, "de", 0), (1, "de", 5)], 1)], ("user", "country"))
+
+    asked = rows([(1, "de", 9), (None, "de", 9), (1, None, 9), (None, None, 9), (2, "de", 9)], 1)
+    places = known.places(asked).tolist()
+
+    assert known.rows.num_rows == 3
+    assert [known.rows.to_pylist()[place] for place in places[:3]] == [
+        {"user": 1, "country": "de"},
+        {"user": None, "country": "de"},
+        {"user": 1, "country": None},
+    ]
+    assert places[3:] == [-1, -1]
+
+
+def test_more_than_memory_takes_is_refused(events: OwnedTable) -> None:
+    """Where too much would have to be read, nothing is: Spark does the batch."""
+    new = rows([(user, "de", user) for user in range(2_000)], 1)
+    put(events, new, 1)
+    part = Parts([new], ("user", "country"))
+    asked = Stretches(parts=part, part=part.places(new)[:1], low=part.places(new)[:1], high=part.places(new)[:1])
+
+    with pytest.raises(TooMuchError):
+        near(events).rows(asked.widened(2**52), new, seq=1, bytes_max=1_000)
