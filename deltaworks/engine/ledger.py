@@ -18,8 +18,8 @@ from deltaworks.engine.log import Logged, read_log
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Append, History, Raw
 
-SIDES = ("quarantine", "deleted", "late")
-"""Tables beside a table: rows that were refused, deletions that are remembered, rows that came too late."""
+SIDES = ("quarantine", "deleted", "waiting", "late")
+"""Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)
