@@ -1,9 +1,10 @@
 # Bare `make` lists what there is. Everything is done by the programs in bin/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test lint pins clean
+.PHONY: help setup demo down test proof lint pins clean
 
 PYTHON ?= python3
 UPGRADE ?=
+PROOF ?=
 
 help: ## list the targets
 	@echo 'Deltaworks: a streaming lakehouse that Airflow runs. Start with "make demo".'
@@ -21,6 +22,9 @@ down: ## stop every process of the local stack
 
 test: setup ## lint and all tests; bin/test unit tidy runs single groups
 	@bin/test
+
+proof: setup ## die at every step of every kind of table, check, report (long; PROOF="--seed 7 --app shop" for a part)
+	@.venv/spark/bin/python -m tests.proof $(PROOF)
 
 lint: setup ## Ruff and mypy
 	@bin/test lint

@@ -29,9 +29,12 @@ from deltaworks.statements import literal, read_statement
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deltaworks.engine.arrival import Arrival
+
 TIMEOUT_SECONDS = 30.0
 MEMORY = "1GB"
 _ROWS_PER_FETCH = 1000
+_LEDGER, _LEDGER_OF_APP = "ops.ledger", "ops.ledger_"
 _LIMITS = {  # fixed before DuckDB is locked
     "autoinstall_known_extensions": "false",  # nothing is fetched from the net
     "autoload_known_extensions": "false",
@@ -135,6 +138,19 @@ class Analyst:
             self._run(sql, clock)
             yield _columns(self._connection), self._batches(clock)
 
+    def wait(
+        self, table: str, *, topic: str, partition: int, offset: int, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> "Arrival":
+        """Wait until the table contains the record that you sent there: read your own writes.
+
+        Raises NotArrivedError when the time is over, or at once if the record was refused.
+        """
+        from deltaworks.engine.arrival import wait_for
+
+        return wait_for(
+            self.lake, table=table, topic=topic, partition=partition, offset=offset, timeout_seconds=timeout_seconds
+        )
+
     def _batches(self, clock: "_Clock") -> Iterator[list[tuple[object, ...]]]:
         while True:
             with clock.running():
@@ -156,10 +172,16 @@ class Analyst:
     def _folders(self) -> dict[str, Path]:
         """Folder of each table by its name in lower case, as DuckDB compares names."""
         logs = self.lake.glob("[!.]*/[!.]*/_delta_log")
-        return {f"{log.parts[-3]}.{log.parts[-2]}".lower(): log.parent for log in logs}
+        found = {f"{log.parts[-3]}.{log.parts[-2]}".lower(): log.parent for log in logs}
+        if any(name.startswith(_LEDGER_OF_APP) for name in found):
+            found.setdefault(_LEDGER, self.lake)
+        return found
 
     def _refresh(self, name: str, folder: Path) -> None:
         """Let DuckDB see the newest commit; a snapshot is kept until there is a newer one, as a long log costs."""
+        if name == _LEDGER and folder == self.lake:
+            self._refresh_ledger()
+            return
         stamp = _newest_commit(folder)
         if stamp is not None and self._attached.get(name) == stamp:
             return
@@ -178,6 +200,22 @@ class Analyst:
         except (duckdb.IOException, duckdb.BinderException) as error:
             raise QueryError(name, f"cannot be read ({_first_line(error)})", 'Run "deltaworks doctor"') from None
         self._attached[name] = stamp
+
+    def _refresh_ledger(self) -> None:
+        """Show the copies of the entries, one table per app, as one; the counts in an entry as columns."""
+        from dataclasses import fields
+
+        from deltaworks.engine.entry import Counts
+
+        parts = {name: folder for name, folder in self._folders().items() if name.startswith(_LEDGER_OF_APP)}
+        for name, folder in parts.items():
+            self._refresh(name, folder)
+        counts = ", ".join(
+            f"coalesce((entry::json -> 'counts' ->> '{one.name}')::bigint, 0) AS {one.name}" for one in fields(Counts)
+        )
+        every = " UNION ALL BY NAME ".join(f"SELECT * FROM {_quoted(name)}" for name in parts)  # noqa: S608  # names, quoted
+        columns = f"* EXCLUDE (entry), {counts}, entry"
+        self._connection.execute(f"CREATE OR REPLACE VIEW ops.ledger AS SELECT {columns} FROM ({every})")  # noqa: S608  # our own names
 
 
 class _Clock:

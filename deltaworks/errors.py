@@ -46,6 +46,14 @@ class CommitLostError(LakeError):
     """The version that a commit was made for is taken."""
 
 
+class DetachedError(LakeError):
+    """A table kept failing and was set aside; the others went on."""
+
+
+class NotArrivedError(LakeError):
+    """The record that somebody waits for is not in the table: not yet, or it was refused."""
+
+
 class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 

@@ -70,11 +70,24 @@ class Log:
 class Owner:
     """An app's driver without its process: opens flows, one after the other, over one lake."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, app: str, *, path: str = "auto") -> None:
-        """Open the first flow."""
-        self.spark, self.settings, self.app, self.path = spark, settings, app, path
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        app: str,
+        *,
+        path: str = "auto",
+        epoch: int = 0,
+        detaches: bool = False,
+    ) -> None:
+        """Open the first flow, over a lake whose last owner had this epoch.
+
+        Unless it `detaches`, the error of a table that is set aside is raised.
+        """
+        self.spark, self.settings, self.app, self.path, self.detaches = spark, settings, app, path, detaches
+        self.now = 0.0
         self.catalog = catalog.load(settings.project)
-        self.epoch, self.commits, self.crash_at = 0, 0, -1
+        self.epoch, self.commits, self.crash_at = epoch, 0, -1
         self.flow = self.start()
 
     def start(self) -> Flow:
@@ -82,7 +95,7 @@ class Owner:
         self.epoch += 1
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
-            path=self.path,
+            path=self.path, clock=lambda: self.now,
         )  # fmt: skip
         self.flow.fence()
         edges = {topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}
@@ -92,16 +105,21 @@ class Owner:
     def take(self, rows: pa.Table) -> None:
         """One micro-batch."""
         self.flow.micro_batch(self.spark.createDataFrame(rows))
+        self.turn()
+
+    def turn(self) -> None:
+        """What the driver does between batches, until no table is behind but those set aside."""
         while self.flow.behind():
             self.flow.turn(self.spark)
+        if not self.detaches:
+            self.flow.detached.raise_cause()
 
     def catch_up(self, log: Log) -> None:
         """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""
         rows = log.beyond(self.starts)
         if rows.num_rows:
             self.take(rows)
-        while self.flow.behind():
-            self.flow.turn(self.spark)
+        self.turn()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """A table's declared columns, sorted."""

@@ -100,6 +100,12 @@ class Catalog:
             raise DeclarationError(suites.shown_path(name), "the suite is missing", "Write it")
         return suites.load(declared.suite, table=name, columns=[column.name for column in declared.columns])
 
+    def topics_below(self, name: str) -> tuple[str, ...]:
+        """The topics that a table is made from, by whatever way; raises DeclarationError with the nearest name."""
+        declared = self[name]
+        below = (topic for source in declared.inputs for topic in self.topics_below(source))
+        return tuple(dict.fromkeys((*declared.topics, *below)))
+
     def readers(self, name: str) -> tuple[Declared, ...]:
         """The tables that read this one, in dependency order."""
         return tuple(declared for declared in self.tables.values() if name in declared.inputs)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from deltaworks.catalog.declared import Catalog, Declared
 from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
 from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
+from deltaworks.words.partitioning import DayOf
 
 
 def described(catalog: Catalog, name: str) -> dict[str, object]:
@@ -22,6 +23,7 @@ def described(catalog: Catalog, name: str) -> dict[str, object]:
         "keys": list(declared.keys),
         "event_time": table.event_time,
         "late": None if table.late is None else late(table.late),
+        "partition_by": partitioned(table.partition_by),
         "subject": table.subject,
         "keep_days": table.keep_days,
         "folder": declared.folder.relative_to(catalog.project).as_posix(),
@@ -68,6 +70,11 @@ def late(policy: Late) -> str:
             return f"drops, after {span(after)}"
         case SideOutput(after=after):
             return f"sets aside, after {span(after)}"
+
+
+def partitioned(by: str | DayOf | None) -> str | None:
+    """What parts a table has, in words."""
+    return f"day of {by.column}" if isinstance(by, DayOf) else by
 
 
 def span(length: timedelta) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain
 
+from deltaworks.catalog.evolving import evolving, kept_column
 from deltaworks.catalog.reading import NAME, Readable
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Debezium, Json, Kafka
 from deltaworks.words.types import Type, parse
 
@@ -21,7 +23,7 @@ _WIRES = {"timestamp": ("micros", "millis", "seconds"), "date": ("days",)}
 def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
-    rules = (_texts, _bronze, _reading, _columns, _types, _named, _keys, _combine, _times)
+    rules = (_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _partition)
     further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
     return chain(misplaced, chain.from_iterable(rule(table) for rule in further))
 
@@ -99,10 +101,11 @@ def _columns(table: Readable) -> Iterator[Finding]:
     if not columns and not isinstance(table.declared.table.kept_as, Raw):
         yield table.at_field("columns", "there are no columns", "Declare the columns: they are the schema")
     seen: dict[str, str] = {}
+    kept = kept_column(table)
     for column in columns:
-        if column.name.startswith("_"):
+        if column.name.startswith("_") and column.name != kept:
             yield table.at_column(column.name, "names that start with _ are the engine's", "Take another name")
-        elif not _COLUMN.fullmatch(column.name):
+        elif not _COLUMN.fullmatch(column.name.removeprefix("_")):
             yield table.at_column(column.name, "cannot be a column's name", "Use letters, digits and _, a letter first")
         if column.name.lower() in seen:
             first = seen[column.name.lower()]
@@ -147,6 +150,8 @@ def _named(table: Readable) -> Iterator[Finding]:
         case Aggregate(combine=combine):
             mentioned += [("kept_as", "combined column", name) for name in combine]
     mentioned += [(field, field, name) for field in ("event_time", "subject") if (name := getattr(declared, field))]
+    if by := declared.partition_by:
+        mentioned.append(("partition_by", "partition_by", by.column if isinstance(by, DayOf) else by))
     for field, what, name in mentioned:
         if name not in names:
             yield table.at_field(field, f"{what} {name} is not declared", nearest(name, names, "columns"))
@@ -187,7 +192,7 @@ def _combine(table: Readable) -> Iterator[Finding]:
             yield table.at_column(column.name, "is neither a key nor combined", next_step)
         known = _type(column)
         if kept_as.combine.get(column.name) == "add" and known and not known.adds_exactly:
-            next_step = "Use bigint or decimal(p,s): sums of these do not depend on their order"
+            next_step = "Use bigint, or decimal(p,s) with p below 38: sums of these are exact, or noticed as too large"
             yield table.at_column(column.name, f"add does not go with {column.type}", next_step)
 
 
@@ -205,6 +210,32 @@ def _times(table: Readable) -> Iterator[Finding]:
             yield table.at_field("late", "after is negative", "Give the time a row may be late")
     if declared.future_max < timedelta(0):
         yield table.at_field("future_max", "future_max is negative", "Give the time that a sender's clock may be ahead")
+
+
+def _partition(table: Readable) -> Iterator[Finding]:
+    """Parts are few and do not move: days, or values of a plain column; of an aggregate one of its keys."""
+    by, kept_as = table.declared.table.partition_by, table.declared.table.kept_as
+    if by is None:
+        return
+    column = by.column if isinstance(by, DayOf) else by
+    if isinstance(kept_as, Raw):
+        if by != DayOf(column="timestamp"):
+            finding = "a raw table can be partitioned by the day of arrival only"
+            yield table.at_field("partition_by", finding, 'Write partition_by=day_of("timestamp"), or leave it out')
+        return
+    allowed = ("timestamp", "date") if isinstance(by, DayOf) else ("date", "string", "int", "bigint")
+    for found in _of(table.declared.table.columns, (column,)):
+        if _type(found) and found.type not in allowed:
+            wanted = f"Write partition_by=day_of({column!r})" if found.type == "timestamp" else _one_of(allowed)
+            finding = f"partition_by {column} is of type {found.type}"
+            yield table.at_field("partition_by", finding, wanted)
+    if isinstance(kept_as, Aggregate) and column in kept_as.combine:
+        finding = f"partition_by {column} is combined: rows would move between parts"
+        yield table.at_field("partition_by", finding, f"Name one of the keys: {', '.join(kept_as.keys)}")
+
+
+def _one_of(types: tuple[str, ...]) -> str:
+    return f"Name a column of type {', '.join(types[:-1])} or {types[-1]}"
 
 
 def _of(columns: tuple[Column, ...], names: tuple[str | None, ...]) -> list[Column]:

@@ -1,6 +1,7 @@
 """Whether a word's fields hold what their annotations say: Python itself does not look."""
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -69,10 +70,15 @@ def _wanted(hint: Any) -> str:
         return 'a tuple of text, as in ("a",)' if kind is str else f"a tuple of {kind.__name__}"
     if origin is Mapping:
         return "a mapping"
-    return _SHOWN.get(hint) or f"{hint.__name__.lower()}(...)"
+    return _SHOWN.get(hint) or f"{_word(hint)}(...)"
 
 
 def _show(value: Any) -> str:
     if dataclasses.is_dataclass(value) or callable(value):
-        return f"{getattr(value, '__name__', type(value).__name__).lower()}(...)"
+        return f"{_word(value if hasattr(value, '__name__') else type(value))}(...)"
     return repr(value)
+
+
+def _word(kind: Any) -> str:
+    """The function that makes a value of this class: `day_of` for DayOf."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()

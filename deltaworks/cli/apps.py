@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS_MAX = 60.0  # a driver ends its micro-batch and leaves; a batch takes seconds
 _POLL_SECONDS = 0.2
-_BAD = ("dead", "failed", "stuck")
+_BAD = ("dead", "failed", "stuck", "detached")
 
 _Apps = Annotated[list[str] | None, typer.Argument(help="Names of apps.")]
 _All = Annotated[bool, typer.Option("--all", help="Every app of the project.")]
@@ -90,7 +90,7 @@ def restart(apps: _Apps = None, *, every: _All = False, by: _By = None, here: _H
 
 
 def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
-    """Show per app what is wanted, how it is and how far. Exit code 1 if one is dead, failed or stuck."""
+    """Show per app what is wanted, how it is and how far. Exit code 1 if one is not well."""
     from deltaworks.supervise.judge import Limits, judge
 
     loaded = settings()

@@ -49,14 +49,17 @@ def compact(
     order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait)
 
 
-def order(table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool) -> None:
+def order(
+    table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool,
+    app: str | None = None,
+) -> None:  # fmt: skip
     """Send a command to the app that owns the table; follow it if `wait`, and run it here if no driver lives."""
     from deltaworks import catalog
     from deltaworks.control import Store
 
     loaded = settings()
     found = catalog.load(loaded.project)
-    app = found[table].table.app
+    app = app or found[table].table.app
     with Store(loaded.control_dsn(), application="deltaworks cli") as store:
         store.declare_apps(found.apps)
         number = store.send(app=app, table=table, kind=kind, arguments=arguments, by=by or user(), reason=reason)

@@ -8,6 +8,7 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
+from deltaworks.cli.ledger_table import about_table
 
 if TYPE_CHECKING:
     from deltaworks.engine.broker import Edge
@@ -21,10 +22,14 @@ def register(main: typer.Typer) -> None:
 
 def ledger(
     table: Annotated[
-        str | None, typer.Argument(help="Show the last commits of this table, or of one beside it, instead.")
+        str | None, typer.Argument(help="Show this table, or one beside it, with its last commits, instead.")
     ] = None,
     *,
     number: Annotated[int, typer.Option("--number", "-n", help="How many commits of a table.")] = 20,
+    gaps: Annotated[str | None, typer.Option("--gaps", metavar="TOPIC", help="List a topic's gaps instead.")] = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Have ops.ledger written anew from the commits first.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show per topic what was read and per table where the rows went; exit 1 if a number does not meet."""
@@ -33,32 +38,75 @@ def ledger(
 
     now = settings()
     found = catalog.load(now.project)
+    if rebuild:
+        _rebuild(found.apps)
     books = Ledger(found, now.lake)
+    if gaps is not None:
+        _gaps(books, gaps, as_json=as_json)
+        return
     if table is not None:
         name, _, side = table.partition("__")
         found[name if side in SIDES else table]  # raises, with the nearest name
-        _history(books, table, number, as_json=as_json)
+        about_table(books, table, number, as_json=as_json)
         return
+    _everything(books, as_json=as_json)
+
+
+def _everything(books: "Ledger", *, as_json: bool) -> None:
     lines = [asdict(line) for line in books.lines(_edges(books))]
     sheets = [asdict(sheet) for sheet in books.sheets()]
     if as_json:
         show.listing([{"topics": lines, "tables": sheets, "balanced": books.balanced}], title="ledger", as_json=True)
     else:
-        show.listing(lines, title="Topics: offsets read = rows + gaps + lost", as_json=False)
+        show.listing(_narrow(lines, _LINE, _OF_GAPS), title="Topics: offsets read = rows + gaps + lost", as_json=False)
         show.out.print()
         title = "Tables: read = taken + superseded + refused + duplicate + late + not mine"
-        show.listing(_narrow(sheets), title=title, as_json=False)
-        show.out.print("[dim]gaps are offsets without a record: transaction markers and compacted records[/dim]")
+        show.listing(_narrow(sheets, _SHEET, _OF_SHEET), title=title, as_json=False)
+        show.out.print(
+            "[dim]gaps are offsets without a row: markers that end transactions, aborted and compacted records\n"
+            "ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]"
+        )
     if not books.balanced:
         raise typer.Exit(1)
 
 
-def _narrow(sheets: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """What fits a terminal: the verdict first, no versions, and none of the ways that no row went."""
-    first = ("table", "verdict", "rows", "read", "taken")
-    ways = [name for name in sheets[0] if name not in (*first, "version")] if sheets else []
-    used = [name for name in ways if any(sheet[name] for sheet in sheets)]
-    return [{name: sheet[name] for name in (*first, *used)} for sheet in sheets]
+_LINE = ("topic", "partition", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
+_OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")
+_SHEET = ("table", "verdict", "rows", "read", "taken")
+_OF_SHEET = ("superseded", "refused", "duplicate", "late", "not_mine")
+
+
+def _narrow(
+    rows: Sequence[Mapping[str, object]], always: Sequence[str], if_any: Sequence[str]
+) -> list[dict[str, object]]:
+    """What fits a terminal: some columns always, others if something went their way."""
+    used = [name for name in if_any if any(row[name] for row in rows)]
+    return [{name: row[name] for name in (*always, *used)} for row in rows]
+
+
+def _rebuild(apps: Sequence[str]) -> None:
+    from deltaworks.cli.actors import user
+    from deltaworks.cli.commands import order
+    from deltaworks.engine.record_book import book_name
+
+    for app in apps:
+        order(
+            book_name(app), app=app, kind="rebuild", arguments={}, by=user(),
+            reason="asked for on the command line", wait=True,
+        )  # fmt: skip
+
+
+def _gaps(books: "Ledger", topic: str, *, as_json: bool) -> None:
+    """List what the commits say of gaps, and what the broker says now of those that nobody has asked about yet."""
+    from deltaworks.engine.gaps import BrokerWitness
+
+    lines = [line for line in books.lines() if line.topic == topic]
+    if not lines:
+        known = ", ".join(sorted({line.topic for line in books.lines()})) or "none yet"
+        raise typer.BadParameter(f"No table has read it. Known are: {known}.", param_hint="--gaps")
+    with BrokerWitness(bootstrap=settings().kafka, timeout_seconds=3) as witness:
+        rows = [asdict(gap) for gap in books.gaps(topic, witness)]
+    show.listing(rows, title=f"Gaps of {topic}, but for markers", as_json=as_json, empty="none")
 
 
 def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:
@@ -75,24 +123,3 @@ def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:
         return {}
     finally:
         broker.close()
-
-
-def _history(books: "Ledger", table: str, number: int, *, as_json: bool) -> None:
-    from itertools import islice
-
-    from deltaworks.engine.entry import Counts
-
-    rows = []
-    for commit in islice(books.commits(table), number):
-        entry = commit.entry
-        rows.append(
-            {
-                "version": commit.version,
-                "kind": "FOREIGN" if entry is None else entry.kind,
-                "batch": None if entry is None else entry.ingest_seq,
-                "epoch": None if entry is None else entry.epoch,
-                **(dict.fromkeys(asdict(Counts())) if entry is None else asdict(entry.counts)),
-                "event_high": None if entry is None else entry.event_high,
-            }
-        )
-    show.listing(rows, title=f"Commits of {table}, newest first", as_json=as_json)

@@ -76,17 +76,29 @@ def status(as_json: _AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def doctor(as_json: _AsJson = False) -> None:
+def doctor(
+    deep: Annotated[bool, typer.Option("--deep", help="Look through all rows and commits of the lake too.")] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="With --deep: recompute every table (starts Spark).")
+    ] = False,
+    source: Annotated[bool, typer.Option("--source", help="With --deep: compare with the source database.")] = False,
+    as_json: _AsJson = False,
+) -> None:
     """Check the machine and the running stack; each finding with its next step. Exit code 1 on a finding."""
     from deltaworks.local.doctor import examine
 
-    findings = examine(settings())
-    rows = [
+    if (replay or source) and not deep:
+        raise typer.BadParameter("--replay and --source go with --deep")
+    rows: list[dict[str, object]] = [
         {"check": one.check, "verdict": one.verdict, "finding": one.finding, "next step": one.next_step}
-        for one in findings
+        for one in examine(settings())
     ]
+    if deep:
+        from deltaworks.cli.deep import look_deep
+
+        rows += look_deep(settings(), replay=replay, source=source)
     show.listing(rows, title="doctor", as_json=as_json)
-    if any(one.verdict == "fail" for one in findings):
+    if any(row["verdict"] == "fail" for row in rows):
         raise typer.Exit(1)
 
 

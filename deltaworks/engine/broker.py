@@ -33,7 +33,7 @@ class Broker:
                 "enable.partition.eof": True,  # tells a tail of markers from records to come
                 "isolation.level": "read_committed",
                 "socket.timeout.ms": 10_000,
-                "log_level": 3,  # its reconnect messages repeat what the heartbeat says
+                "log_level": 2,  # its messages about each attempt to connect repeat what the error says
             }
         )
 

@@ -94,7 +94,9 @@ class _Run:
         for name, rows in batch.rows.items():
             records = [row for row in rows if isinstance(row, Wire)]
             if records:
-                self.flow.micro_batch(self.spark.createDataFrame(self._arrived(name, records)))
+                arrived = self._arrived(name, records)
+                for bronze in self.flow.bronze:  # as the flow does with a micro-batch, once Spark has handed it over
+                    bronze.take_arrow(arrived, self._committer())
             elif rows:
                 self._put(self.catalog[name], [row for row in rows if not isinstance(row, Wire)])
         self.turn()
@@ -103,6 +105,7 @@ class _Run:
         """Let the table take what its inputs have."""
         while self.flow.behind():
             self.flow.turn(self.spark)
+        self.flow.detached.raise_cause()
 
     def rows(self) -> list[Row]:
         """The table's rows as the lake has them."""
@@ -146,13 +149,16 @@ class _Run:
         seq = table.entry.ingest_seq + 1
         made = [self._stored(row, seq) for row in rows]
         entry = table.entry.follow("batch", counts=Counts(read=len(made), taken=len(made)), ingest_seq=seq)
-        committer = Committer(spark=None, arrow_bytes_max=self.settings.arrow_bytes_max, guard=_always)
+        committer = self._committer()
         if not declared.keys:
             committer.commit(table, pa.Table.from_pylist(made, schema=table.schema), entry)
             return
         newest = {tuple(row[key] for key in declared.keys): row for row in made}
         changes = pa.Table.from_pylist(list(newest.values()), schema=table.schema.append(_GONE))
         committer.commit(table, changes, entry, how=_merge(declared, table.schema.names))
+
+    def _committer(self) -> Committer:
+        return Committer(spark=None, arrow_bytes_max=self.settings.arrow_bytes_max, guard=_always)
 
     def _stored(self, row: Row | Delete, seq: int) -> dict[str, object]:
         """A row with the engine's own columns; those that its table does not have are left out later."""

@@ -67,8 +67,11 @@ def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
             for side in flow.sides.get(table.name, {}).values():
                 maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
+        case "rebuild" if command.table_name == flow.book.table.name:
+            return {"commits": flow.rebuild_book()}
         case kind:
-            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", 'Known is "compact"')
+            known = 'Known are "compact", and "rebuild" of ops.ledger'
+            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
 
 
 def _table(command: Command, flow: Flow) -> Any:

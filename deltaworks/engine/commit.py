@@ -3,50 +3,30 @@
 Both ways carry the same entry and the same txn, expect the same version, and leave the same rows.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
+from deltaworks.engine.merge import Clause, Merge
+from deltaworks.engine.points import reached
 from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
+
+__all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
 
 Rows: TypeAlias = pa.Table | DataFrame
 # Without decimals: delta-rs keeps their statistics as doubles, a key may lie outside those of its own file.
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_timestamp, pa.types.is_date)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clause:
-    """One branch of a merge; expressions are SQL that DataFusion and Spark both read, over `t` (table) and `s`."""
-
-    on: Literal["matched", "not matched", "not matched by source"]
-    act: Literal["update", "delete", "insert"]
-    when: str | None = None
-    set: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merge:
-    """Put rows in by key: the first clause that fits a row counts."""
-
-    keys: tuple[str, ...]
-    nullable_keys: frozenset[str] = frozenset()
-    clauses: tuple[Clause, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether rows that the batch does not name are looked at too."""
-        return any(clause.on == "not matched by source" for clause in self.clauses)
 
 
 Guard = Callable[[], None]
@@ -68,14 +48,18 @@ class Committer:
         expected = table.version + 1
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
-            if how is not None and self.spark is not None and self._touched(table, rows, how) > self.arrow_bytes_max:
-                rows = self.spark.createDataFrame(rows)
-        if isinstance(rows, pa.Table):
-            self._by_arrow(table, rows, entry, how)
         else:
-            self._by_spark(table, rows, entry, how)
+            rows = without_negative_zero(rows)
+        rows, how, parts = _in_parts(table, rows, how)
+        if isinstance(rows, pa.Table):
+            rows = self._too_large_for_arrow(table, rows, how) or rows
+        if isinstance(rows, pa.Table):
+            self._by_arrow(table, rows, entry, how, parts)
+        else:
+            self._by_spark(table, rows, entry, how, parts)
         if table.delta.version() != expected:
             self._lost(table, expected)
+        reached(table.name, entry.kind, "after-commit")
         idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
         table.moved_to(expected, entry, brought_rows=not idle)
 
@@ -83,16 +67,17 @@ class Committer:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
         self.commit(table, table.schema.empty_table(), entry)
 
-    def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None) -> None:
+    def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
         before = table.version
         self.guard()
+        reached(table.name, entry.kind, "before-commit")
         try:
             if how is None or (rows.num_rows == 0 and not how.whole):
-                self._append(table, rows.select(table.schema.names), entry)
+                self._append(table, rows.select(table.stored.names), entry)
                 return
             merged = table.delta.merge(
                 rows,
-                _on(how, rows),
+                _on(how, rows, parts),
                 source_alias="s",
                 target_alias="t",
                 commit_properties=table.properties(entry),
@@ -109,9 +94,13 @@ class Committer:
                     merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
             merged.execute()
             if table.delta.version() == before:  # a merge that changes nothing commits nothing
-                self._append(table, table.schema.empty_table(), entry)
+                self._append_nothing(table, entry)
         except CommitFailedError as error:
             raise _taken(table.name, before + 1) from error
+
+    def _append_nothing(self, table: OwnedTable, entry: Entry) -> None:
+        reached(table.name, entry.kind, "before-empty-commit")
+        self._append(table, table.stored.empty_table(), entry)
 
     def _append(self, table: OwnedTable, rows: pa.Table, entry: Entry) -> None:
         deltalake.write_deltalake(
@@ -122,13 +111,13 @@ class Committer:
             post_commithook_properties=HOOKS_OFF,
         )
 
-    def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None) -> None:
+    def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None, parts: str | None) -> None:
         """Let Spark commit to the table's stage, as long as that takes; the guard is asked when it is done."""
         stage, expected = table.stage, table.version + 1
         stage.follow(table.version, files=() if how is None else table.files())
         if how is None:
             (
-                rows.select(*table.schema.names)
+                rows.select(*table.stored.names)
                 .write.format("delta")
                 .mode("append")
                 .option("userMetadata", entry.to_json())
@@ -137,8 +126,9 @@ class Committer:
                 .save(str(stage.path))
             )
         else:
-            self._merge_by_spark(rows, stage.path, how, entry, expected)
+            self._merge_by_spark(rows, stage.path, how, entry, expected, parts)
         self.guard()
+        reached(table.name, entry.kind, "before-commit")
         try:
             committed = stage.publish(expected)
         except TakenError:
@@ -146,9 +136,11 @@ class Committer:
         if committed:
             table.refresh()
         else:  # Spark commits nothing when nothing changes
-            self._append(table, table.schema.empty_table(), entry)
+            self._append_nothing(table, entry)
 
-    def _merge_by_spark(self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int) -> None:
+    def _merge_by_spark(
+        self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int, parts: str | None
+    ) -> None:
         from delta.tables import DeltaTable
 
         spark = rows.sparkSession
@@ -160,7 +152,9 @@ class Committer:
         for name, value in settings.items():
             spark.conf.set(name, value)
         try:
-            merged = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), _keys_equal(how))
+            merged = (
+                DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), _all((_keys_equal(how), parts)))
+            )
             for clause in how.clauses:
                 if clause.on == "not matched by source":
                     merged = merged.whenNotMatchedBySourceDelete(clause.when)
@@ -174,6 +168,12 @@ class Committer:
         finally:
             for name in settings:
                 spark.conf.unset(name)
+
+    def _too_large_for_arrow(self, table: OwnedTable, rows: pa.Table, how: Merge | None) -> DataFrame | None:
+        """The rows for Spark, when the merge would touch too many bytes."""
+        if how is None or self.spark is None or self._touched(table, rows, how) <= self.arrow_bytes_max:
+            return None
+        return self.spark.createDataFrame(rows)
 
     def _touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
         """Bytes of the files that a merge of `rows` would read; 0 while the whole table is small enough."""
@@ -189,6 +189,10 @@ class Committer:
             span = pc.min_max(rows[key]).as_py()
             overlaps = pc.and_(pc.less_equal(actions[low], span["max"]), pc.greater_equal(actions[high], span["min"]))
             touched = pc.and_(touched, pc.fill_null(overlaps, True))
+        partition = table.partition
+        if partition is not None and partition.column in how.keys and not how.whole:
+            mine = pa.array(partition.parts(rows), partition.kind)
+            touched = pc.and_(touched, pc.is_in(actions[f"partition.{partition.name}"], mine))
         return int(pc.sum(pc.filter(actions["size_bytes"], touched)).as_py() or 0)
 
     def _lost(self, table: OwnedTable, expected: int) -> None:
@@ -220,7 +224,22 @@ def sound(rows: pa.Table, schema: pa.Schema, *, subset: bool = False) -> pa.Tabl
     return made
 
 
-def _on(how: Merge, rows: pa.Table) -> str:
+def without_negative_zero(rows: DataFrame) -> DataFrame:
+    """The same soundness for Spark's rows: its texts are UTF-8 already."""
+    doubles = [field.name for field in rows.schema.fields if field.dataType.typeName() == "double"]
+    return rows.withColumns({name: F.col(f"`{name}`") + F.lit(0.0) for name in doubles}) if doubles else rows
+
+
+def _in_parts(table: OwnedTable, rows: Rows, how: Merge | None) -> tuple[Rows, Merge | None, str | None]:
+    """Rows and merge with the hidden column of a table in parts, and the condition that names the parts."""
+    partition = table.partition
+    if partition is None:
+        return rows, how, None
+    rows = partition.beside(rows) if isinstance(rows, pa.Table) else partition.beside_spark(rows)
+    return (rows, how, None) if how is None else (rows, partition.carried(how), partition.bound(how, rows))
+
+
+def _on(how: Merge, rows: pa.Table, parts: str | None) -> str:
     """The join condition with literal bounds of the batch's keys: they prune files."""
     bounds = []
     for key in () if how.whole else how.keys:
@@ -229,7 +248,11 @@ def _on(how: Merge, rows: pa.Table) -> str:
             continue
         span = pc.min_max(column).as_py()
         bounds.append(f"t.{key} >= {literal(span['min'])} and t.{key} <= {literal(span['max'])}")
-    return " and ".join([_keys_equal(how), *bounds])
+    return _all((_keys_equal(how), *bounds, parts))
+
+
+def _all(conditions: Iterable[str | None]) -> str:
+    return " and ".join(condition for condition in conditions if condition)
 
 
 def _keys_equal(how: Merge) -> str:

@@ -22,8 +22,10 @@ from deltaworks.engine.broker import Broker
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import obey
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.gaps import BrokerWitness, Examiner
 from deltaworks.engine.heart import Heart
 from deltaworks.engine.ownership import Ownership
+from deltaworks.engine.points import die_at
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
 from deltaworks.errors import (
@@ -39,6 +41,7 @@ from deltaworks.settings import Settings
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
+LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 log = logging.getLogger("deltaworks.driver")
 
 
@@ -66,6 +69,8 @@ class Driver:
         return self._own(lambda: self._work_off(until))
 
     def _own(self, work: Callable[[], None]) -> int:
+        if self.settings.fail_at is not None:
+            die_at(self.settings.fail_at)
         self.store.declare_apps(self.catalog.apps)
         try:
             self.ownership.take()
@@ -96,7 +101,7 @@ class Driver:
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
-        self.heart.watch(flow, broker)
+        self.heart.watch(flow, broker, Examiner(BrokerWitness(bootstrap=self.settings.kafka), flow.bronze))
         self.heart.state = "running"
         try:
             self._loop(spark, query, closing)
@@ -106,9 +111,13 @@ class Driver:
             query.stop()
         if self.failure is not None:  # the last batch, while the app was draining
             raise self.failure
+        self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
         with self.lock:
             flow.settle()
             closing.announce()
+        error = flow.detached.error()
+        if self.drain and error is not None:  # a drain is to leave nothing behind
+            raise error
 
     def _work_off(self, until: int) -> None:
         flow = self._open()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo"]
+Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "widen"]
 ROW_KINDS: frozenset[str] = frozenset({"batch"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
@@ -16,20 +16,28 @@ class Position:
     """How far a table has taken from its inputs; repeated whole in every commit.
 
     `offsets`: bronze only, topic -> partition -> next offset to read. `first`: where reading began. `rows`: rows
-    kept so far. `lost`: offsets that were gone from the broker before they were read.
+    kept so far. `lost`: offsets that were gone from the broker before they were read. `asked`: up to here the broker
+    was asked what the offsets without a row are; `explained`: its answers, offsets per kind (`gaps.py`).
     `batches`: tables over bronze, input -> last ingest batch taken in full.
     `versions`: tables over tables, input -> last version taken in full.
     `mark`: of events, the latest event time accepted so far, in microseconds since 1970; it never falls.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
+    `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
+    after it, has to be looked at beside what is there.
+    `strays`: undeclared fields that records had so far.
     """
 
     offsets: Offsets = field(default_factory=dict)
     first: Offsets = field(default_factory=dict)
     rows: Offsets = field(default_factory=dict)
     lost: Offsets = field(default_factory=dict)
+    asked: Offsets = field(default_factory=dict)
+    explained: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     truncated: str | None = None
+    newest: str | None = None
+    strays: tuple[str, ...] = ()
     mark: int | None = None
 
 
@@ -69,6 +77,8 @@ class Entry:
     totals: Counts = field(default_factory=Counts)
     marks: tuple[tuple[int, int], ...] = ()
     """(ingest batch, mark) wherever this commit raised the mark: a replay looks them up."""
+    gaps: tuple[tuple[str, str, str, int, int], ...] = ()
+    """(topic, partition, kind, first, next offset) of gaps that this commit explains, but for markers."""
     event_low: str | None = None
     event_high: str | None = None
     code: str | None = None
@@ -88,8 +98,10 @@ class Entry:
                 return None
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
-            values["position"] = Position(**raw.get("position", {}))
+            position = raw.get("position", {})
+            values["position"] = Position(**{**position, "strays": tuple(position.get("strays", ()))})
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
+            values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)
         except (ValueError, TypeError):
@@ -98,7 +110,7 @@ class Entry:
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
         """The next entry: same position and totals, no counts of its own unless given."""
         counts: Counts = changes.pop("counts", Counts())
-        own = {"counts": counts, "command": None, "marks": (), **changes}
+        own = {"counts": counts, "command": None, "marks": (), "gaps": (), **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
 
 

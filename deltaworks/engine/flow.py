@@ -5,8 +5,9 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +17,12 @@ from deltaworks.engine import stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
+from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+from deltaworks.engine.partition import partition_of
+from deltaworks.engine.points import reached
+from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.writers import append, latest
@@ -28,11 +33,14 @@ from deltaworks.engine.writers.over_bronze import QUARANTINE
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
-from deltaworks.errors import DeclarationError, LakeError
+from deltaworks.errors import DeclarationError, DeltaworksError, LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, Latest, Raw, View
+from deltaworks.words.keeping import Aggregate, Append, KeptAs, Latest, Raw, View
 from deltaworks.words.lateness import SideOutput
 
+_SYSTEM: dict[type[KeptAs], pa.Schema] = {Append: append.SYSTEM, Latest: latest.SYSTEM}
+"""Columns of the engine that stand beside the declared ones, by how a table is kept."""
+RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
 ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
 
@@ -52,11 +60,19 @@ class Flow:
     """Owns the app's tables. Not thread-safe: hold the app's lock."""
 
     def __init__(
-        self, *, app: str, epoch: int, catalog: Catalog, settings: Settings, guard: Guard, path: str = "auto"
+        self,
+        *,
+        app: str,
+        epoch: int,
+        catalog: Catalog,
+        settings: Settings,
+        guard: Guard,
+        path: str = "auto",
+        clock: Clock = time.monotonic,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
-        `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes.
+        `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
         """
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.catalog = catalog
@@ -65,62 +81,86 @@ class Flow:
         """Tables beside a table, by its name and their suffix."""
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
+        self.detached = Detachments(clock=clock)
         self.pulse = Pulse()
-        self._settled_at = time.monotonic()
+        self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
         self._large = path == "spark"
         for declared in catalog.app(app):
             self._open(declared)
+        self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
 
     # -- opening ------------------------------------------------------------------------------------------------
 
     def _open(self, declared: Declared) -> None:
         kept = declared.table.kept_as
-        match kept:
-            case Raw():
-                own = self._input(declared, BRONZE)
-                self.bronze.append(RawWriter(declared, own))
+        if isinstance(kept, Raw):
+            own = self._input(declared, BRONZE)
+            self.bronze.append(RawWriter(declared, own))
+        else:
+            own = self._input(declared, arrow_schema(declared.table.columns, system=_SYSTEM.get(type(kept))))
+            self.writers.append(self._writer(declared, own))
+        self.inputs[declared.name] = own
+
+    def _writer(self, declared: Declared, own: Input) -> Writer:
+        """A writer that takes up where its table's last entry stands."""
+        sources = tuple(self.inputs[name] for name in declared.inputs)
+        match declared.table.kept_as:
             case Append():
-                own = self._input(declared, arrow_schema(declared.table.columns, system=append.SYSTEM))
-                source, side = self._over_bronze(declared)
-                self.writers.append(AppendWriter(declared, own=own, source=source, quarantine=side))
+                side = self._beside(declared, "quarantine", QUARANTINE)
+                return AppendWriter(declared, own=own, source=sources[0], quarantine=side)
             case Latest():
-                own = self._input(declared, arrow_schema(declared.table.columns, system=latest.SYSTEM))
-                source, side = self._over_bronze(declared)
+                side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
-                self.writers.append(LatestWriter(declared, own=own, source=source, quarantine=side, deleted=deleted))
+                waiting = self._waiting(declared, own.table)
+                return LatestWriter(
+                    declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
+                )
             case Aggregate():
-                own = self._input(declared, arrow_schema(declared.table.columns))
-                source, late = self.inputs[declared.inputs[0]], None
+                late = None
                 if isinstance(declared.table.late, SideOutput):
                     columns = self.catalog[declared.inputs[0]].columns
                     late = self._beside(declared, "late", arrow_schema(columns, system=LATE_SYSTEM))
-                self.writers.append(AggregateWriter(declared, own=own, source=source, late=late))
+                return AggregateWriter(declared, own=own, source=sources[0], late=late)
             case View():
-                own = self._input(declared, arrow_schema(declared.table.columns))
-                sources = tuple(self.inputs[name] for name in declared.inputs)
-                self.writers.append(ViewWriter(declared, own=own, sources=sources))
-            case _:
+                return ViewWriter(declared, own=own, sources=sources)
+            case kept:
                 raise DeclarationError(declared.name, f"cannot be kept as {kept}", 'Run "deltaworks table check"')
-        self.inputs[declared.name] = own
 
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
         followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
-        return Input(table=self._owned(declared.name, schema, change_feed=followed))
+        partition = partition_of(declared, schema)
+        addable = _addable(declared)
+        return Input(
+            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable)
+        )
 
-    def _owned(self, name: str, schema: pa.Schema, *, change_feed: bool = False) -> OwnedTable:
+    def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
         layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
-        return OwnedTable(name=name, path=path, schema=schema, entry=entry, change_feed=change_feed)
-
-    def _over_bronze(self, declared: Declared) -> tuple[Input, OwnedTable]:
-        return self.inputs[declared.inputs[0]], self._beside(declared, "quarantine", QUARANTINE)
+        return OwnedTable(name=name, path=path, schema=schema, entry=entry, **how)
 
     def _beside(self, declared: Declared, suffix: str, schema: pa.Schema) -> OwnedTable:
-        side = self._owned(f"{declared.name}__{suffix}", schema)
-        self.sides.setdefault(declared.name, {})[suffix] = side
-        return side
+        """A table beside another; where it is open already, as it stands now."""
+        sides = self.sides.setdefault(declared.name, {})
+        if suffix in sides:
+            sides[suffix].reopen()
+        else:
+            rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=_addable(rows_of))
+        return sides[suffix]
+
+    def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
+        """Most tables never need it: it is made when first asked for, and opened at once where it must be there."""
+        sides = self.sides.setdefault(declared.name, {})
+
+        def waiting() -> OwnedTable:
+            return sides["waiting"] if "waiting" in sides else self._beside(declared, "waiting", own.schema)
+
+        if own.entry.position.newest is not None or own.path.with_name(f"{own.path.name}__waiting").exists():
+            self._beside(declared, "waiting", own.schema)
+        return waiting
 
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
@@ -133,15 +173,26 @@ class Flow:
                 entry = table.entry.follow("fence")
                 committer.mark(table, _with_epoch(entry, self.app, self.epoch))
         for name, sides in self.sides.items():
-            for suffix, side in sides.items():
-                main = self.inputs[name].table
-                if suffix != "late" and side.entry.kind == "create" and main.entry.ingest_seq > 0:
-                    raise LakeError(
-                        side.name,
-                        f"is gone, and {name} is not",
-                        f"Bring it back, or move {name} and those that read it out of the lake too, and start the app",
-                    )
-                self._roll_back(side, main)
+            self._refuse_new_sides(name, sides)
+            self._roll_back_sides(name)
+
+    def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
+        """What was set aside beside a table that has rows is part of it."""
+        for suffix, side in sides.items():
+            main = self.inputs[name].table.entry
+            expected = main.ingest_seq > 0 and suffix != "late"
+            if suffix == "waiting":
+                expected = main.position.newest is not None
+            if expected and side.entry.kind == "create":
+                raise LakeError(
+                    side.name,
+                    f"is gone, and {name} is not",
+                    f"Bring it back, or move {name} and those that read it out of the lake too, and start the app",
+                )
+
+    def _roll_back_sides(self, name: str) -> None:
+        for side in self.sides.get(name, {}).values():
+            self._roll_back(side, self.inputs[name].table)
 
     def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
         """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
@@ -155,6 +206,7 @@ class Flow:
             return
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
         self.guard()
+        reached(side.name, entry.kind, "before-commit")
         before = side.version
         side.delta.delete(
             f"{column} > {beyond}",
@@ -164,13 +216,15 @@ class Flow:
         if side.delta.version() == before:
             self._committer(None).mark(side, entry)
         else:
+            reached(side.name, entry.kind, "after-commit")
             side.moved_to(side.delta.version(), entry, brought_rows=True)
 
     def tables(self) -> Iterator[OwnedTable]:
-        """Every table of the app, side tables included."""
+        """Every table of the app, side tables and the copy of the entries included."""
         yield from (source.table for source in self.inputs.values())
         for sides in self.sides.values():
             yield from sides.values()
+        yield self.book.table
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -206,6 +260,7 @@ class Flow:
         """Commit a micro-batch to bronze and let every table take its turn."""
         spark = batch.sparkSession
         committer = self._committer(spark)
+        lagging = {writer.declared.name for writer in self.writers if writer.behind()}
         rows = None if self._large else collected(batch)
         took = 0
         for writer in self.bronze:
@@ -216,22 +271,58 @@ class Flow:
         self.pulse.batches += 1
         self.pulse.rows += took
         self.pulse.last_batch_at = time.time()
-        self.turn(spark)
+        self.turn(spark, last=lagging)
         for table in self.tables():
             table.tend()
 
-    def turn(self, spark: SparkSession) -> bool:
-        """Each table above bronze takes one slice; True when some table is still behind."""
+    def turn(self, spark: SparkSession, *, last: Collection[str] = ()) -> bool:
+        """Each table above bronze takes one slice; True when some table is still behind.
+
+        Those named in `last` come last: who has a backlog must not hold up who has none.
+        """
         committer = self._committer(spark)
-        for writer in self.writers:
-            self._note(writer, writer.take(spark, committer))
+        order = sorted(range(len(self.writers)), key=lambda at: self.writers[at].declared.name in last)
+        for at in order:
+            self._take(at, spark, committer)
         for source in self.inputs.values():
             source.fresh = None
         return self.behind()
 
     def behind(self) -> bool:
-        """Whether some table has not yet taken what its inputs have."""
-        return any(writer.behind() for writer in self.writers)
+        """Whether some table that is not set aside has not yet taken what its inputs have."""
+        return any(writer.behind() for writer in self.writers if not self.detached.waits(writer.declared.name))
+
+    def _take(self, at: int, spark: SparkSession, committer: Committer) -> None:
+        """Let one table take its slice; one that fails by its own fault is set aside."""
+        writer = self.writers[at]
+        name = writer.declared.name
+        if self.detached.waits(name):
+            return
+        try:
+            if name in self.detached:
+                writer = self.writers[at] = self._anew(writer.declared)
+                self._roll_back_sides(name)
+            turn = writer.take(spark, committer)
+        except Exception as error:
+            if not is_tables_own(error, writer.declared.transform):
+                raise
+            self.detached.failed(name, error)
+            self.inputs[name].fresh = None
+            return
+        self.detached.recovered(name)
+        self._note(writer, turn)
+
+    def _anew(self, declared: Declared) -> Writer:
+        """A table as after a restart: its transform may have been mended, its last batch may be half committed."""
+        own = self.inputs[declared.name]
+        own.table.reopen()
+        try:
+            return self._writer(declared, own)
+        except DeltaworksError:
+            raise
+        except Exception as error:  # a transform that does not even load: any error of Python
+            finding, next_step = f"cannot be loaded ({type(error).__name__}: {error})", "Mend its transform"
+            raise DeclarationError(declared.name, finding, next_step) from error
 
     def settle(self, *, after_seconds: float = 0.0) -> None:
         """Commit positions that are only remembered, if they are so old: now and then, and before a stop."""
@@ -240,10 +331,20 @@ class Flow:
             return
         self._settled_at = now
         committer = self._committer(None)
+        for raw in self.bronze:
+            raw.settle(committer)
         for writer in self.writers:
-            writer.settle(committer)
+            if writer.declared.name not in self.detached:
+                writer.settle(committer)
+        if not after_seconds or now - self._recorded_at >= RECORD_SECONDS:
+            more = self.book.record(self.tables(), committer)
+            self._recorded_at = -RECORD_SECONDS if more else now
         for table in self.tables():
             table.tend()
+
+    def rebuild_book(self) -> int:
+        """Write the copy of the entries anew from the commits; returns how many there are."""
+        return self.book.rebuild(self.tables(), self._committer(None))
 
     def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
         if turn is None:
@@ -258,6 +359,16 @@ class Flow:
     def _committer(self, spark: SparkSession | None) -> Committer:
         limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max
         return Committer(spark=spark, arrow_bytes_max=limit, guard=self.guard)
+
+
+def _addable(declared: Declared) -> frozenset[str]:
+    """Columns that a table may gain without being rebuilt.
+
+    A row over bronze has null where it came before the column; what is computed from many rows would be wrong.
+    """
+    if not isinstance(declared.table.kept_as, Append | Latest):
+        return frozenset()
+    return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
 
 
 def _with_epoch(entry: Entry, app: str, epoch: int) -> Entry:

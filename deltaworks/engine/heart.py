@@ -14,11 +14,16 @@ from typing import Any
 from deltaworks.control.heartbeats import DriverState
 from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.gaps import Examiner
 from deltaworks.engine.ownership import Ownership
 from deltaworks.errors import ControlError, LeaseLostError
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 5.0
+GAPS_EACH = 3
+"""The broker is asked about gaps in every so many looks..."""
+GAPS_SECONDS_MAX = 2.0
+"""...and not for longer: a long backlog of them must not hold up what the heartbeat tells."""
 log = logging.getLogger("deltaworks.heart")
 
 
@@ -33,6 +38,7 @@ class Heart:
         self.lost: LeaseLostError | None = None
         self._flow: Flow | None = None
         self._broker: Broker | None = None
+        self._examiner: Examiner | None = None
         self._ends: dict[str, dict[str, Edge]] = {}
         self._rate, self._rate_rows, self._looked_at = 0.0, 0, time.monotonic()
         self._stop = threading.Event()
@@ -44,9 +50,9 @@ class Heart:
         """Begin to beat."""
         self._thread.start()
 
-    def watch(self, flow: Flow, broker: Broker) -> None:
-        """Tell this flow's progress from now on."""
-        self._flow, self._broker = flow, broker
+    def watch(self, flow: Flow, broker: Broker, examiner: Examiner) -> None:
+        """Tell this flow's progress from now on; have the gaps in what it reads explained."""
+        self._flow, self._broker, self._examiner = flow, broker, examiner
         self._eyes.start()
 
     def stop(self, state: DriverState, *, error: BaseException | None = None) -> None:
@@ -105,6 +111,10 @@ class Heart:
             "last_batch_at": _iso(pulse.last_batch_at),
             "last_commit_at": _iso(pulse.last_commit_at),
             "behind": [writer.declared.name for writer in flow.writers if writer.behind()],
+            "detached": {
+                name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
+                for name, one in list(flow.detached.tables.items())
+            },
             "error": self.error,
             "tables": tables,
         }
@@ -113,9 +123,19 @@ class Heart:
         flow, broker = self._flow, self._broker
         assert flow is not None, "watch() starts this"
         assert broker is not None, "watch() starts this"
+        looks = 0
         while not self._stop.is_set():
             self._look(flow, broker)
+            looks += 1
+            if looks % GAPS_EACH == 0:
+                self.explain_gaps(seconds_max=GAPS_SECONDS_MAX)
             self._stop.wait(LOOK_SECONDS)
+
+    def explain_gaps(self, *, seconds_max: float) -> None:
+        """Ask the broker for a while; what it says is committed with bronze's next batch, or when the flow settles."""
+        examiner = self._examiner
+        assert examiner is not None, "watch() gives it"
+        _quietly(lambda: examiner.look(seconds_max=seconds_max))
 
     def _look(self, flow: Flow, broker: Broker) -> None:
         """The rate, what the broker has, and the consumer group for lag tools."""

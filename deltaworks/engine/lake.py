@@ -4,8 +4,9 @@ Local disk is assumed here: log files are read by path. Everything that writes g
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.engine.partition import Partition
+from deltaworks.engine.points import reached
 from deltaworks.engine.stage import Stage
 from deltaworks.errors import ForeignCommitError, LakeError
 
@@ -24,6 +27,7 @@ CHECKPOINT_COMMITS = 20
 # Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
+log = logging.getLogger("deltaworks.lake")
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,33 @@ class Commit:
 class OwnedTable:
     """Handle of one table. Not thread-safe: the app's lock is held around every use."""
 
-    def __init__(self, *, name: str, path: Path, schema: pa.Schema, entry: Entry, change_feed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        path: Path,
+        schema: pa.Schema,
+        entry: Entry,
+        change_feed: bool = False,
+        addable: Container[str] = (),
+        partition: Partition | None = None,
+    ) -> None:
         """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
 
-        Raises LakeError if the table on disk has other columns than `schema`.
+        `schema` is what writers give and readers get; a partition's hidden column is stored beside it. Columns that the
+        table on disk lacks are added if they are `addable`: rows that are there have null.
+        Raises LakeError if the table on disk has other columns than `schema` otherwise, or other partitions.
         """
-        self.name, self.path, self.schema = name, path, schema
+        self.name, self.path, self.schema, self.partition = name, path, schema, partition
+        self.stored = schema if partition is None else schema.append(partition.field)
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
-        self._refuse_other_columns()
+        self._refuse_other_partitions()
+        self._refuse_other_columns(addable)
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
+        self._add_columns(entry)
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
@@ -58,27 +77,58 @@ class OwnedTable:
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
+        reached(self.name, entry.kind, "before-commit")
         configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
         deltalake.DeltaTable.create(
             str(self.path),
-            schema=self.schema,
+            schema=self.stored,
+            partition_by=self._parts_by,
             name=self.name,
             configuration=configuration,
             commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
             post_commithook_properties=HOOKS_OFF,
         )
+        reached(self.name, entry.kind, "after-commit")
 
-    def _refuse_other_columns(self) -> None:
+    @property
+    def _parts_by(self) -> list[str]:
+        return [] if self.partition is None else [self.partition.name]
+
+    def _refuse_other_partitions(self) -> None:
+        there = self.delta.metadata().partition_columns
+        if there != self._parts_by:
+            declared, found = (", ".join(names) or "none" for names in (self._parts_by, there))
+            finding = f"declared with partitions by {declared}, the table has {found}"
+            raise LakeError(self.name, finding, f"Declare partition_by as it was, or rebuild {self.name}")
+
+    def _add_columns(self, opened: Entry) -> None:
+        """Declared since the table was made: one commit without rows, by this owner."""
+        there = {field.name for field in self.delta.schema().fields}
+        missing = [field for field in self.schema if field.name not in there]
+        if not missing:
+            return
+        fields = [deltalake.Field.from_arrow(field) for field in missing]
+        entry = replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch)
+        self.delta.alter.add_columns(
+            fields, commit_properties=self.properties(entry), post_commithook_properties=HOOKS_OFF
+        )
+        self.delta = deltalake.DeltaTable(str(self.path))
+        self.version, self.entry = self.delta.version(), entry
+        log.warning("%s: added %s; rows from before have null", self.name, ", ".join(field.name for field in missing))
+
+    def _refuse_other_columns(self, addable: Container[str]) -> None:
         there = {field.name: field.type for field in pa.schema(self.delta.schema())}
-        for field in self.schema:
+        for field in self.stored:
             if field.name not in there:
+                if field.name in addable:
+                    continue
                 finding = "declared, but not in the table"
             elif not _same(there[field.name], field.type):
                 finding = f"declared {field.type}, the table has {there[field.name]}"
             else:
                 continue
             raise LakeError(f"{self.name}.{field.name}", finding, f"Declare it as it was, or rebuild {self.name}")
-        extra = sorted(set(there) - set(self.schema.names))
+        extra = sorted(set(there) - set(self.stored.names))
         if extra:
             raise LakeError(f"{self.name}.{extra[0]}", "in the table, not declared", "Declare it, or rebuild the table")
 
@@ -116,7 +166,9 @@ class OwnedTable:
 
         This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
         """
+        reached(self.name, "checkpoint", "before-write")
         self.delta.create_checkpoint()
+        reached(self.name, "checkpoint", "after-write")
         self.delta = deltalake.DeltaTable(str(self.path), version=self.version)
         self._checkpointed = self.version
 
@@ -146,8 +198,13 @@ class OwnedTable:
     def read(self, columns: list[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
         """The rows of the present version as Arrow, in the declared types."""
         names = columns or self.schema.names
-        # as_large_types off: strings come back as `string`, as declared
-        table: pa.Table = self.delta.to_pyarrow_dataset().to_table(columns=names, filter=where)
+        dataset = self.delta.to_pyarrow_dataset()  # as_large_types off: strings come back as `string`, as declared
+        try:
+            table: pa.Table = dataset.to_table(columns=names, filter=where)
+        except pa.ArrowNotImplementedError:
+            # delta-rs writes string views when it merges or deletes, and Arrow cannot prune files by those
+            batches = (pa.Table.from_batches([batch]).filter(where) for batch in dataset.to_batches())
+            table = pa.concat_tables([dataset.schema.empty_table(), *batches]).select(names)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
 
     def rows(self) -> int:
@@ -179,7 +236,7 @@ class OwnedTable:
         paths = self.rows_added(after, upto)
         if not paths:
             return self.schema.empty_table()
-        table: pa.Table = ds.dataset(paths, format="parquet").to_table(columns=self.schema.names)
+        table: pa.Table = ds.dataset(paths, schema=self.schema, format="parquet").to_table()
         return table.cast(self.schema)
 
     def bytes_added(self, after: int, upto: int) -> int:

@@ -9,13 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.behind import Behind, behind
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.lake import Commit, read_commit
+from deltaworks.engine.gaps import Gap, Witness, explain
+from deltaworks.engine.lake import read_commit
+from deltaworks.engine.log import Logged, read_log
+from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Append, Raw
 
-SIDES = ("quarantine", "deleted", "late")
-"""Tables beside a table: rows that were refused, deletions that are remembered, rows that came too late."""
+SIDES = ("quarantine", "deleted", "waiting", "late")
+"""Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,12 @@ class Line:
     rows: int
     gaps: int
     lost: int
+    markers: int
+    aborted: int
+    compacted: int
+    missing: int
+    gone: int
+    not_asked: int
     verdict: str
 
 
@@ -93,13 +103,41 @@ class Ledger:
         """Whether every table has taken all that bronze has."""
         return all(sheet.verdict == "ok" for sheet in self.sheets())
 
-    def commits(self, name: str) -> Iterator[Commit]:
+    def commits(self, name: str) -> Iterator[Logged]:
         """A table's commits, newest first, as far back as its log goes."""
-        path = self._path(name)
         version = self._standing[name].version if name in self._standing else -1
-        while version >= 0 and (path / "_delta_log" / f"{version:020d}.json").exists():
-            yield read_commit(path, version)
+        while (logged := read_log(self._path(name), version)) is not None:
+            yield logged
             version -= 1
+
+    def behind(self, name: str) -> list[Behind]:
+        """The numbers of a table and the commands that list what is behind them; none of a table beside a table."""
+        if name not in self.catalog.tables or name not in self._standing:
+            return []
+        return behind(self.catalog[name], self._standing[name].entry)
+
+    def processed_through(self, name: str) -> Through | None:
+        """Which offsets the newest version of a table contains; None while it has none."""
+        return Lineage(self.lake).processed_through(name) if name in self._standing else None
+
+    def gaps(self, topic: str, witness: Witness) -> Iterator[Gap]:
+        """Every gap of a topic that is not a marker: as the commits say, and as the witness says of the rest."""
+        for declared in self.catalog.tables.values():
+            if topic in declared.topics and declared.name in self._standing:
+                for entry in Lineage(self.lake).entries(declared.name):
+                    yield from (gap for gap in map(Gap.read, entry.gaps) if gap.topic == topic)
+                yield from self._gaps_not_asked(declared.name, topic, witness)
+
+    def _gaps_not_asked(self, bronze: str, topic: str, witness: Witness) -> Iterator[Gap]:
+        position = self._standing[bronze].entry.position
+        for partition, upto in position.offsets.get(topic, {}).items():
+            begun = position.first.get(topic, {}).get(partition, 0)
+            first = position.asked.get(topic, {}).get(partition, begun)
+            while first < upto:
+                path = self._path(bronze)
+                found = explain(witness, path, topic=topic, partition=partition, first=first, upto=upto)
+                yield from found.listed
+                first = found.upto
 
     def _names(self) -> Iterator[str]:
         for name in self.catalog.tables:
@@ -121,6 +159,12 @@ class Ledger:
                 rows = position.rows.get(topic, {}).get(partition, 0)
                 lost = position.lost.get(topic, {}).get(partition, 0)
                 edge = edges.get(topic, {}).get(partition)
+                known = position.explained.get(topic, {}).get(partition, {})
+                gaps = upto - first - rows - lost
+                gone = known.get("gone", 0)
+                # what was lost lies in gaps that are gone, but it is known to be lost before anybody asks
+                unknown = max(0, gone - lost)
+                not_asked = gaps - sum(known.values()) + gone - unknown
                 yield Line(
                     topic=topic,
                     partition=int(partition),
@@ -128,9 +172,15 @@ class Ledger:
                     end=None if edge is None else edge.high,
                     read_up_to=upto,
                     rows=rows,
-                    gaps=upto - first - rows - lost,
+                    gaps=gaps,
                     lost=lost,
-                    verdict=_line_verdict(upto - first - rows - lost, lost, upto, edge),
+                    markers=known.get("marker", 0),
+                    aborted=known.get("aborted", 0),
+                    compacted=known.get("compacted", 0),
+                    missing=known.get("missing", 0),
+                    gone=unknown,
+                    not_asked=not_asked,
+                    verdict=_line_verdict(gaps, lost, upto, edge, missing=known.get("missing", 0), gone=unknown),
                 )
 
     def _sheet(self, declared: Declared) -> Sheet:
@@ -195,9 +245,13 @@ def _standing(path: Path) -> _Standing | None:
     return _Standing(version=table.version(), entry=entry, rows=int(pc.sum(counts).as_py() or 0))
 
 
-def _line_verdict(gaps: int, lost: int, upto: int, edge: Edge | None) -> str:
+def _line_verdict(gaps: int, lost: int, upto: int, edge: Edge | None, *, missing: int, gone: int) -> str:
     if lost:
         return f"RED: {lost} offsets were gone before they were read"
+    if missing:
+        return f"RED: {missing} committed records are not in bronze"
+    if gone:
+        return f"RED: {gone} offsets without a row were gone before they were asked about"
     if gaps < 0:
         return "RED: more rows than offsets"
     if edge is not None and upto < edge.high:

@@ -5,6 +5,7 @@ from typing import Any
 
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+from deltaworks.engine.points import reached
 
 TARGET_BYTES = 128 * 2**20
 
@@ -22,12 +23,14 @@ def compact(
     report({"files_before": before, "bytes_before": size_before})
     entry = table.entry.follow("compact", command=command)
     version = table.version
+    reached(table.name, entry.kind, "before-commit")
     table.delta.optimize.compact(
         target_size=TARGET_BYTES,
         commit_properties=table.properties(entry),
         post_commithook_properties=HOOKS_OFF,
     )
     if table.delta.version() > version:
+        reached(table.name, entry.kind, "after-commit")
         table.moved_to(table.delta.version(), entry, brought_rows=False)
         table.checkpoint()  # readers need not open what went
     return {

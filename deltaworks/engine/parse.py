@@ -31,14 +31,13 @@ class Parser:
     reads: Json | Debezium
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
-    epoch: int
     timely: Timely | None = None
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
             return JsonParser(self.reads, self.columns, self.timely)
-        return DebeziumParser(self.reads, self.columns, self.keys, self.epoch)
+        return DebeziumParser(self.reads, self.columns, self.keys)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -60,17 +59,16 @@ class Parser:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.epoch, self.timely)
+        return parser, (self.reads, self.columns, self.keys, self.timely)
 
 
 def parser(
     reads: Json | Debezium,
     columns: tuple[Column, ...],
     keys: tuple[str, ...] = (),
-    epoch: int = 0,
     timely: Timely | None = None,
 ) -> Parser:
-    """Compile a declaration; `epoch` counts the lives of a change source, `timely` judges the time of JSON events.
+    """Compile a declaration; `timely` judges the time of JSON events.
 
     Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
     """
@@ -80,6 +78,6 @@ def parser(
         raise DeclarationError(missing[0], "is a key and no column", "Declare the column")
     if isinstance(reads, Debezium) and not keys:
         raise DeclarationError(f"reads={reads!r}", "deletes are told by key, and there are no keys", "Declare keys")
-    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), epoch=epoch, timely=timely)
+    made = Parser(reads=reads, columns=tuple(columns), keys=tuple(keys), timely=timely)
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
     return made

@@ -7,7 +7,7 @@ from typing import Literal
 from deltaworks.control import App, Heartbeat, Lease
 from deltaworks.supervise.launch import Launched
 
-State = Literal["stopped", "draining", "starting", "healthy", "idle", "behind", "stuck", "dead", "failed"]
+State = Literal["stopped", "draining", "starting", "healthy", "idle", "behind", "detached", "stuck", "dead", "failed"]
 Needs = Literal["start", "burial", "kill"]  # start one; the last one died, say so; it hangs, kill it
 
 
@@ -135,6 +135,9 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
     if heartbeat.state == "starting":
         return _starting(pid, _age(seen), watched_seconds, limits)
     rows, speed = lag_rows(heartbeat), float(heartbeat.progress.get("rows_per_second") or 0)
+    aside = _set_aside(heartbeat)
+    if rows == 0 and aside:
+        return Verdict(state="detached", reason=f"{pid}, {aside}")
     if rows == 0:
         quiet = _still(seen, heartbeat, "last_commit_at") > limits.quiet_seconds
         return Verdict(state="idle" if quiet else "healthy", reason=f"{pid}, nothing waits")
@@ -144,8 +147,17 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
     if min(still, watched_seconds) > limits.no_progress_seconds:
         reason = f"{pid} is alive, {rows:,} rows wait, nothing was committed for {still:.0f} s"
         return Verdict(state="stuck", reason=f"{reason}{_with_error(heartbeat)}", needs="kill")
+    if aside:
+        return Verdict(state="detached", reason=f"{pid}, {rows:,} rows wait, {aside}")
     moving = f"{pid}, {rows:,} rows wait, {speed:,.0f} rows/s{_with_error(heartbeat)}"
     return Verdict(state="behind" if rows > limits.behind_rows else "healthy", reason=moving)
+
+
+def _set_aside(heartbeat: Heartbeat) -> str:
+    """Tables that fail and are tried again while the others go on; empty if there are none."""
+    tables = heartbeat.progress.get("detached") or {}
+    told = "; ".join(f"{table}: {found['error']}" for table, found in tables.items())
+    return f"set aside and tried again: {told}" if tables else ""
 
 
 def _still(seen: Seen, heartbeat: Heartbeat, *names: str) -> float:

@@ -3,7 +3,8 @@
 from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, latest, least, raw, view
 from deltaworks.words.lateness import correct, drop, side_output
-from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.partitioning import day_of
+from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
 from deltaworks.words.table import Column, Table
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "aggregate",
     "append",
     "correct",
+    "day_of",
     "days",
     "debezium",
     "drop",
@@ -21,6 +23,7 @@ __all__ = [
     "ignore",
     "json",
     "kafka",
+    "keep",
     "latest",
     "least",
     "minutes",

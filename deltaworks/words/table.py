@@ -7,6 +7,7 @@ from deltaworks.words._word import word
 from deltaworks.words.duration import days
 from deltaworks.words.keeping import KeptAs
 from deltaworks.words.lateness import Late
+from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Reads
 
 
@@ -15,6 +16,7 @@ class Column:
     """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
 
     `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number).
+    `previously`: the name that the source gave it before; counts where a record lacks the present one.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Column:
     null: bool = dataclasses.field(default=True, kw_only=True)
     pii: bool = dataclasses.field(default=False, kw_only=True)
     wire: str | None = dataclasses.field(default=None, kw_only=True)
+    previously: str | None = dataclasses.field(default=None, kw_only=True)
     doc: str = dataclasses.field(kw_only=True)
 
 
@@ -40,4 +43,7 @@ class Table:
     """Of events: one whose time is further ahead of its arrival is refused, for one wrong clock must not make all that
     comes after it late."""
     late: Late | None = None
+    partition_by: str | DayOf | None = None
+    """A column, or the day of one: rows of one value lie in files of their own, which merges and deletions by range
+    find without opening the others. A table cannot change it later."""
     keep_days: int | None = None

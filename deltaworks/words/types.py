@@ -38,8 +38,11 @@ class Type:
 
     @property
     def adds_exactly(self) -> bool:
-        """Whether sums do not depend on their order: integers and decimals."""
-        return self.name in ("int", "bigint", "decimal")
+        """Whether sums do not depend on their order, and one that does not fit is noticed: integers and decimals.
+
+        Of decimals those below the longest: the sum of two needs a digit more to be seen as too large.
+        """
+        return self.name in ("int", "bigint") or (self.precision or _PRECISION_MAX) < _PRECISION_MAX
 
 
 def parse(text: str) -> Type:

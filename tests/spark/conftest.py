@@ -8,6 +8,9 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.session import open_session
 from deltaworks.settings import ROOT, AppSettings, Settings
+from tests.chance import seeded
+from tests.proof.walk import Walk, Walks
+from tests.proof.workloads import WORKLOADS
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +26,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def shop(tmp_path: Path) -> Settings:
     """Give the shop's settings with an empty lake of this test's own."""
     return Settings.load(ROOT, environment={}, data=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def walks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walks:
+    """Give every workload on every path, run in peace, all with rows from one seed."""
+    seed = seeded().randrange(2**32)
+    made: Walks = {}
+    for workload in WORKLOADS:
+        for path in ("auto", "spark", "mixed"):
+            folder = tmp_path_factory.mktemp(f"{workload.app}-{path}")
+            made[workload.app, path] = Walk(workload=workload, path=path, seed=seed, folder=folder, spark=spark)
+            found = made[workload.app, path].begin()
+            assert not found, f"seed {seed}, {workload.app}, {path}"
+    return made

@@ -1,7 +1,6 @@
 """Lateness is decided once, when a row arrives, and each policy acts on what was decided."""
 
 import json
-import shutil
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.settings import Settings
-from tests.chance import seeded
 from tests.flows import START, Crash, Log, Owner, Record
 from tests.tiny_project import Project
 
@@ -109,35 +107,6 @@ def test_policies_differ_in_late_rows_alone(
         aside = owner.flow.sides["gold.notes_per_day"]["late"].read(["note_id", "_late_by"]).to_pylist()
         assert aside == [{"note_id": "late", "_late_by": 3_600_001_000}]
         assert [row["note_id"] for row in aside] == late_notes
-
-
-@pytest.mark.parametrize("policy", ["correct", "drop", "side_output"])
-def test_the_same_ingest_gives_the_same_tables_however_it_is_read(
-    spark: SparkSession, tmp_path: Path, policy: str
-) -> None:
-    """Notes taken as they came, all at once from bronze, all at once by Spark, and in small slices: equal."""
-    chance = seeded()
-    settings = project(tmp_path, policy)
-    owner, log = Owner(spark, settings, "tiny"), Log()
-    for batch in range(6):
-        ahead = START + batch * HOUR
-        times = [ahead - timedelta(seconds=chance.choice((0, 60, 3600, 3601, 40_000))) for _ in range(12)]
-        take(owner, log, [note(f"{batch}.{number}", at, words=number) for number, at in enumerate(times)])
-    expected, late = owner.rows("gold.notes_per_day"), lateness(owner)
-    assert any(by > 3600 for by in late.values())
-
-    ways = [("whole", "auto", 2**26), ("slices", "auto", 60_000)]
-    if policy == "side_output":  # Spark's commits take seconds; this policy has the most of them
-        ways.append(("spark", "spark", 2**26))
-    for name, path, bytes_max in ways:
-        copy = settings.changed(data=tmp_path / name, arrow_bytes_max=bytes_max)
-        shutil.copytree(settings.lake / "bronze", copy.lake / "bronze")
-        again = Owner(spark, copy, "tiny", path=path)
-        again.catch_up(log)
-
-        assert lateness(again) == late, name
-        assert again.rows("gold.notes_per_day") == expected, name
-        assert verdicts(again) == {"ok"}, name
 
 
 def test_death_between_the_late_rows_and_the_table(spark: SparkSession, tmp_path: Path) -> None:

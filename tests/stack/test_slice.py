@@ -85,8 +85,23 @@ def test_what_the_sources_sent_is_in_gold_exactly_once(drained: Drained) -> None
     assert len(compared) >= 7
     assert set(compared.values()) == {"ok"}, check
     assert books["balanced"] is True
-    assert not any(line["lost"] for line in books["topics"])
+    assert not any(line["lost"] or line["missing"] or line["not_asked"] for line in books["topics"])
+    # Debezium writes transactions, and each leaves a marker behind it
+    assert sum(line["markers"] for line in books["topics"] if line["topic"] == "shop.changes") > 0
     assert int(orders[0]["orders"]) == sent["orders_placed"]
+
+
+def test_own_writes_can_be_waited_for(drained: Drained) -> None:
+    """What was sent is in gold by its offset; what nobody has sent is not, and the reason is said."""
+    there = ("--table", "gold.page_views_per_minute", "--topic", "page_views", "--partition", "0")
+
+    cli(drained.settings, "wait", *there, "--offset", "0")
+    late = json.loads(
+        cli(drained.settings, "wait", *there, "--offset", "1000000", "--timeout", "0.5", "--json", codes=(1,))
+    )
+
+    assert late[0]["arrived"] is False
+    assert "bronze.web_events contains the offsets below" in late[0]["finding"]
 
 
 def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:

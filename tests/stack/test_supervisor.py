@@ -63,6 +63,12 @@ class Scratch:
         wait_until(lambda: true(self.part(name)), what=f"{name}: {self.part(name)}", seconds_max=30)
         return self.part(name)
 
+    def pid(self, name: str) -> int:
+        """Pid of a part: its process may be at work before the supervisor has written that down."""
+        pid = self.wait_for(name, lambda one: one.pid is not None).pid
+        assert pid is not None
+        return pid
+
     def stop(self) -> None:
         """End the supervisor in good order."""
         if self.process is not None:
@@ -123,8 +129,7 @@ def test_death_of_a_part_ends_all_that_it_forked(scratch: Scratch) -> None:
     """
     scratch.follow(scratch.program("family", family))
     wait_until((scratch.run / "ready").exists, what="the family is complete")
-    leader = scratch.part("family").pid
-    assert leader is not None
+    leader = scratch.pid("family")
     members = processes.members(leader)
     assert len(members) == 3
 
@@ -147,9 +152,7 @@ def test_detached_process_outlives_the_part_that_started_it(scratch: Scratch) ->
     wait_until((scratch.run / "driver").exists, what="the driver is started")
     driver = int((scratch.run / "driver").read_text())
 
-    launcher_pid = scratch.part("launcher").pid
-    assert launcher_pid is not None
-    os.kill(launcher_pid, signal.SIGKILL)
+    os.kill(scratch.pid("launcher"), signal.SIGKILL)
     scratch.wait_for("launcher", lambda one: one.restarts == 1)
 
     try:
@@ -195,7 +198,7 @@ def test_killed_guard_is_replaced(scratch: Scratch) -> None:
     def guards() -> list[int]:
         return [one.pid for one in processes.table() if one.parent == supervisor and one.pid not in {session, guard}]
 
-    wait_until(lambda: len(guards()) == 1, what="there is another guard", seconds_max=5)
+    wait_until(lambda: len(guards()) == 1, what="there is another guard", seconds_max=30)
     assert scratch.part("one").pid == session
 
 
@@ -239,8 +242,7 @@ def test_parts_stop_in_reverse_order_and_the_stubborn_is_killed(scratch: Scratch
     base = scratch.program("base", notes_its_end, str(port), probe=Probe(kind="http", port=port))
     scratch.follow(base, scratch.program("needs", stubborn, after=("base",)))
     wait_until((scratch.run / "up").exists, what="both are up", seconds_max=30)
-    session = scratch.part("needs").pid
-    assert session is not None
+    session = scratch.pid("needs")
 
     scratch.stop()
 

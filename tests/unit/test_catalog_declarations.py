@@ -20,6 +20,7 @@ TABLE = Table(
     owner="tests",
 )
 '''
+EXACT = "Use bigint, or decimal(p,s) with p below 38: sums of these are exact, or noticed as too large"
 MISTAKES = [
     Mistake(
         "syntax error",
@@ -586,7 +587,73 @@ MISTAKES = [
             Finding(
                 place=f"{DAYS}:13",
                 finding="column words: add does not go with double",
-                next_step="Use bigint or decimal(p,s): sums of these do not depend on their order",
+                next_step=EXACT,
+            )
+        ],
+    ),
+    Mistake(
+        "adding the longest decimals",
+        [Edit(DAYS, 'Column("words", "bigint"', 'Column("words", "decimal(38,0)"')],
+        [Finding(place=f"{DAYS}:13", finding="column words: add does not go with decimal(38,0)", next_step=EXACT)],
+    ),
+    Mistake(
+        "parts by a column that is not there",
+        [Edit(MEMBERS, '    owner="tests",', '    partition_by="citty",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{MEMBERS}:17",
+                finding="partition_by citty is not declared",
+                next_step="The nearest is city",
+            )
+        ],
+    ),
+    Mistake(
+        "parts by every moment",
+        [Edit(NOTES, '    owner="tests",', '    partition_by="written_at",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{NOTES}:17",
+                finding="partition_by written_at is of type timestamp",
+                next_step="Write partition_by=day_of('written_at')",
+            )
+        ],
+    ),
+    Mistake(
+        "parts by the day of a text",
+        [
+            Edit(MEMBERS, '    owner="tests",', '    partition_by=day_of("city"),\n    owner="tests",'),
+            Edit(MEMBERS, "Table, json", "Table, day_of, json"),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:17",
+                finding="partition_by city is of type string",
+                next_step="Name a column of type timestamp or date",
+            )
+        ],
+    ),
+    Mistake(
+        "parts between which rows would move",
+        [
+            Edit(DAYS, '    owner="tests",', '    partition_by=day_of("last"),\n    owner="tests",'),
+            Edit(DAYS, "correct, greatest", "correct, day_of, greatest"),
+        ],
+        [
+            Finding(
+                place=f"{DAYS}:18",
+                finding="partition_by last is combined: rows would move between parts",
+                next_step="Name one of the keys: day",
+            )
+        ],
+    ),
+    Mistake(
+        "parts of raw bytes",
+        [Edit(LETTERS, ', owner="tests"', ', partition_by="key", owner="tests"')],
+        [
+            Finding(
+                place=f"{LETTERS}:5",
+                finding="a raw table can be partitioned by the day of arrival only",
+                next_step='Write partition_by=day_of("timestamp"), or leave it out',
             )
         ],
     ),

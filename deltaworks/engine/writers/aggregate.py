@@ -21,7 +21,7 @@ from deltaworks.words.lateness import Drop, SideOutput
 LATE_SYSTEM = pa.schema([("_late_by", pa.int64()), ("_source", pa.string()), ("_version", pa.int64())])
 """Stored with a late row: how late it was in microseconds, its coordinates, the input's version that brought it."""
 _COMBINED: dict[Combine, str] = {
-    "add": "coalesce(t.{0} + s.{0}, t.{0}, s.{0})",  # null-ignoring: a sum with null would be null
+    "add": "coalesce({1}, t.{0}, s.{0})",  # null-ignoring: a sum with null would be null
     "least": "least(t.{0}, s.{0})",
     "greatest": "greatest(t.{0}, s.{0})",
 }
@@ -39,12 +39,13 @@ class AggregateWriter:
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared))
         names = self.table.schema.names
-        combined = {name: _COMBINED[how].format(name) for name, how in kept.combine.items()}
+        types = self.table.schema
+        put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}
         self.merge = Merge(
             keys=kept.keys,
             nullable_keys=nullable_keys(declared),
             clauses=(
-                Clause(on="matched", act="update", set=combined),
+                Clause(on="matched", act="update", set=put_together),
                 Clause(on="not matched", act="insert", set={name: f"s.{name}" for name in names}),
             ),
         )
@@ -122,6 +123,19 @@ class AggregateWriter:
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, result.rows, entry, how=self.merge)
         self.progress.committed()
+
+
+def combined(name: str, how: Combine, kind: pa.DataType) -> str:
+    """SQL for a column's stored value and a batch's put together."""
+    return _COMBINED[how].format(name, _sum(name, kind))
+
+
+def _sum(name: str, kind: pa.DataType) -> str:
+    """A sum that fails where it does not fit: DataFusion's own on integers starts again from below, without a word."""
+    if not pa.types.is_integer(kind):
+        return f"t.{name} + s.{name}"
+    wide = f"cast(t.{name} as decimal(20,0)) + cast(s.{name} as decimal(20,0))"
+    return f"cast({wide} as {'int' if kind == pa.int32() else 'bigint'})"
 
 
 def _count(rows: Rows) -> int:

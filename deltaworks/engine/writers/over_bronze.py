@@ -15,6 +15,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of
 from deltaworks.words.keeping import Append
 from deltaworks.words.reading import Debezium, Json
@@ -85,11 +86,12 @@ class OverBronze(ABC):
 
     def _take(self, committer: Committer, parsed: Rows, upto: int, kinds: dict[str, int]) -> Counts:
         read, refused, other = sum(kinds.values()), kinds.get("refused", 0), kinds.get("other", 0)
-        counts = Counts(read=read, refused=refused, not_mine=other)
+        counts = Counts(read=read, refused=refused, not_mine=other + kinds.get("snapshot", 0))
         self.progress.over_bronze(self.bronze, upto)
         if read == other:
             self.progress.remember(counts)
             return counts
+        self.progress.strays(tell(self.declared.name, self.progress.position.strays, parsed))
         if refused:
             self._set_aside(committer, parsed)
         kept = self._keep(committer, parsed, counts)

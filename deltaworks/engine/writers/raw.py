@@ -1,5 +1,6 @@
 """Bronze: Kafka's rows as they came, numbered by ingest batch. After this commit bronze is the truth."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.gaps import Stretch, booked
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
 
@@ -25,6 +27,8 @@ class RawWriter:
     def __init__(self, declared: Declared, source: Input) -> None:
         """Own `source`, which the tables over it read."""
         self.declared, self.source, self.table = declared, source, source.table
+        self.explained: deque[Stretch] = deque()
+        """What another thread has found out about gaps; the next commit books it."""
 
     def begin(self, position: Position) -> None:
         """Take over where reading starts (first offsets, losses) before the first batch."""
@@ -60,6 +64,12 @@ class RawWriter:
         finally:
             rows.unpersist()
 
+    def settle(self, committer: Committer) -> None:
+        """Book what was found out about gaps, if no batch comes to do it."""
+        if self.explained:
+            position, gaps = booked(self.table.entry.position, self.explained)
+            committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
+
     def _mine(self, rows: pa.Table) -> pa.Table:
         rows = rows.filter(pc.is_in(rows["topic"], pa.array(self.declared.topics)))
         have = self.table.entry.position.offsets
@@ -84,8 +94,9 @@ class RawWriter:
         position = replace(
             last, offsets=offsets, rows=rows, first=_deep(self.start.first, last.first), lost=self.start.lost
         )
+        position, gaps = booked(position, self.explained)
         counts = Counts(read=read, taken=read)
-        return self.table.entry.follow("batch", counts=counts, position=position, ingest_seq=seq)
+        return self.table.entry.follow("batch", counts=counts, position=position, ingest_seq=seq, gaps=gaps)
 
 
 def _beyond(position: Position) -> F.Column:  # type: ignore[name-defined]  # re-exported by pyspark without a stub

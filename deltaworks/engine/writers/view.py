@@ -17,7 +17,6 @@ from deltaworks.engine.transforms import by_short_name, load_keys_from, load_tra
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
 
-_CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 KEYS_LISTED_MAX = 1_000
 """Up to so many touched values of a single key are written into the filter, where Spark pushes them furthest."""
 
@@ -78,7 +77,7 @@ class ViewWriter:
             changes += read
             if read == 0:
                 continue
-            rows = frame(spark, feed).drop(*_CHANGE_COLUMNS)
+            rows = frame(spark, feed)
             found = collected(self.keys_from(**by_short_name({source.table.name: rows})).distinct())
             if found is None:
                 return Touched(None, changes)
@@ -165,6 +164,7 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
     """Before- and after-images of the rows changed beyond version `after`; None when the feed is gone."""
     if after >= table.version:
         return table.schema.empty_table()
+    names = [name for name in table.schema.names if not name.startswith("_")]
     if table.bytes_added(after, table.version) > bytes_max // PACKED:
         return (
             spark.read.format("delta")
@@ -172,12 +172,12 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
             .option("startingVersion", after + 1)
             .option("endingVersion", table.version)
             .load(str(table.path))
+            .select(*names)
         )
     try:
         feed = pa.table(table.delta.load_cdf(starting_version=after + 1, ending_version=table.version))
     except DeltaError:  # its files or log entries are gone: the view is recomputed whole
         return None
-    names = [name for name in table.schema.names if not name.startswith("_")]
     schema = pa.schema([table.schema.field(name) for name in names])
     return pa.table(feed.select(names).cast(schema))
 

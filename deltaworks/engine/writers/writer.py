@@ -15,6 +15,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
+from deltaworks.engine.points import reached
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,14 @@ class Progress:
         """The batch in hand empties the table of all that is older."""
         self._reaching = replace(self._reaching, truncated=max(sequence, self._reaching.truncated or ""))
 
+    def newest(self, sequence: str) -> None:
+        """The batch in hand comes to this sequence."""
+        self._reaching = replace(self._reaching, newest=max(sequence, self._reaching.newest or ""))
+
+    def strays(self, names: tuple[str, ...]) -> None:
+        """The batch in hand has met these undeclared fields, and those known before."""
+        self._reaching = replace(self._reaching, strays=names)
+
     def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
         self._reaching = replace(self.position, versions={**self.position.versions, **versions})
@@ -124,6 +133,7 @@ class Progress:
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position, if it is ahead of the committed one."""
         if self._unsettled:
+            reached(self.table.name, "settle", "before-commit")
             self._reaching, self._reaching_seq, self._raised = self.position, self.ingest_seq, ()
             committer.mark(self.table, self.entry(Counts()))
             self.committed()

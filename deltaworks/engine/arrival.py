@@ -1,0 +1,88 @@
+"""Read your own writes: wait until a table contains the record that you sent. No Spark here.
+
+Whoever sends a record learns its topic, partition and offset from the broker's receipt. A table contains it as soon as
+everything that leads from the topic to the table has taken it.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import deltalake
+import pyarrow.dataset as ds
+
+from deltaworks.engine.through import Lineage, Through
+from deltaworks.errors import LakeError, NotArrivedError
+
+POLL_SECONDS = 0.1
+"""A look reads the log files that are new since the last one: a few, of a few hundred bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """The first version seen that contains the record."""
+
+    table: str
+    version: int
+    topic: str
+    partition: int
+    offset: int
+    waited_seconds: float
+
+
+def wait_for(lake: Path, *, table: str, topic: str, partition: int, offset: int, timeout_seconds: float) -> Arrival:
+    """Wait until the table contains the record.
+
+    Raises NotArrivedError when the time is over, with what still lacks the record, and at once when a table on the way
+    has refused it.
+    """
+    lineage, began = Lineage(lake), time.monotonic()
+    record = f"{topic}/{partition}/{offset}"
+    while True:
+        found, missing = _look(lineage, table)
+        if found is not None and found.contains(topic, partition, offset):
+            _not_refused(lineage, table, topic, partition, offset)
+            return Arrival(
+                table=table, version=found.version, topic=topic, partition=partition, offset=offset,
+                waited_seconds=time.monotonic() - began,
+            )  # fmt: skip
+        if time.monotonic() - began >= timeout_seconds:
+            why = missing or _lacking(lineage, table, topic, partition, offset)
+            raise NotArrivedError(f"{record} in {table}", f"not there after {timeout_seconds:g} s: {why}", _STEP)
+        time.sleep(min(POLL_SECONDS, max(0.0, timeout_seconds - (time.monotonic() - began))))
+
+
+_STEP = 'Look at "deltaworks app status --all"'
+
+
+def _look(lineage: Lineage, table: str) -> tuple[Through | None, str | None]:
+    """What the table contains now; None, and why not, while it or an input was never committed to."""
+    try:
+        return lineage.processed_through(table), None
+    except LakeError as error:
+        return None, f"{error.place} {error.finding}"
+
+
+def _lacking(lineage: Lineage, table: str, topic: str, partition: int, offset: int) -> str:
+    """Which table of the way is the first that lacks the record: the one that the others wait for."""
+    why = f"it has taken nothing yet of topic {topic} partition {partition}"
+    for name in dict.fromkeys(lineage.below(table)):
+        through = lineage.processed_through(name)
+        if through.unknown:
+            return "; ".join(through.unknown)
+        upto = through.offsets.get(topic, {}).get(str(partition))
+        if upto is not None and upto <= offset:
+            why = f"{name} contains the offsets below {upto}"  # the last one said is the lowest
+    return why
+
+
+def _not_refused(lineage: Lineage, table: str, topic: str, partition: int, offset: int) -> None:
+    where = (ds.field("topic") == topic) & (ds.field("partition") == partition) & (ds.field("offset") == offset)
+    for name in dict.fromkeys(lineage.below(table)):
+        aside = lineage.path(f"{name}__quarantine")
+        if not deltalake.DeltaTable.is_deltatable(str(aside)):
+            continue
+        rows = deltalake.DeltaTable(str(aside)).to_pyarrow_dataset().to_table(columns=["reason"], filter=where)
+        if rows.num_rows:
+            finding = f"read, but refused by {name}: {rows['reason'][0].as_py()}"
+            raise NotArrivedError(f"{topic}/{partition}/{offset} in {table}", finding, "Send it as the table wants it")

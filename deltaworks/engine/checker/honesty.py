@@ -1,0 +1,103 @@
+"""I7: what was not taken is counted once and can be listed; and nothing is there that did not come in."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.checker.finding import Finding
+from deltaworks.engine.checker.picture import Held, Picture, named
+from deltaworks.words.keeping import Append
+from deltaworks.words.lateness import Drop, SideOutput
+from deltaworks.words.reading import Debezium, Json
+
+_STEP = "Keep the lake and report it; the rows are in bronze"
+_PLACE = "topic || '/' || lpad(\"partition\"::varchar, 5, '0') || '/' || lpad(\"offset\"::varchar, 20, '0')"
+"""Coordinates in Kafka as `_source` of a table of events writes them."""
+
+
+def honesty(picture: Picture) -> Iterator[Finding]:
+    """Look at every table that refuses rows or finds them late."""
+    for declared, held in picture:
+        if isinstance(declared.table.reads, Json | Debezium):
+            yield from _refused(picture, declared, held)
+        if isinstance(declared.table.reads, Json) and isinstance(declared.table.kept_as, Append):
+            yield from _events(picture, declared, held)
+        if isinstance(declared.table.late, Drop | SideOutput):
+            yield from _late(picture, declared, held)
+
+
+def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
+    """As many rows in quarantine as were refused, each with the bytes that bronze has."""
+    refused, upto = held.entry.totals.refused, _upto(declared, held)
+    side = picture.beside(held.name, "quarantine")
+    if side is None:
+        if refused:
+            yield Finding("I7", held.name, f"{refused} rows refused, its quarantine is gone", "Bring it back")
+        return
+    aside = f"(select * from {named(side.name)} where _seq <= {upto})"  # noqa: S608  # our own table's name, quoted
+    there = picture.count(f"select count(*) from {aside}")  # noqa: S608  # the line above
+    if there != refused:
+        yield Finding("I7", held.name, f"{refused} rows refused, {there} in quarantine", _STEP)
+    bronze = declared.inputs[0]
+    if bronze in picture.tables:
+        same = 'b.topic = q.topic and b."partition" = q."partition" and b."offset" = q."offset"'
+        alien = picture.count(
+            f"select count(*) from {aside} q left join {named(bronze)} b on {same} "  # noqa: S608  # quoted
+            "where b.topic is null or b.value is distinct from q.value"
+        )
+        if alien:
+            yield Finding("I7", side.name, f"{alien} rows are not as {bronze} has them", _STEP)
+
+
+def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
+    """Each row of bronze is in the table, in quarantine, a counted copy or not of its topic: one of them."""
+    reads, bronze, side = declared.table.reads, declared.inputs[0], picture.beside(held.name, "quarantine")
+    assert isinstance(reads, Json)
+    if bronze not in picture.tables or side is None:
+        return
+    totals, upto = held.entry.totals, _upto(declared, held)
+    topic = reads.topic.replace("'", "''")
+    came = f"select {_PLACE} as place from {named(bronze)} where topic = '{topic}' and _seq <= {upto}"  # noqa: S608  # quoted
+    taken = f"select _source as place from {named(held.name)} where _seq <= {upto}"  # noqa: S608  # quoted
+    aside = f"select {_PLACE} as place from {named(side.name)} where _seq <= {upto}"  # noqa: S608  # quoted
+    both = picture.count(f"select count(*) from ({taken}) join ({aside}) using (place)")  # noqa: S608  # the lines above
+    if both:
+        yield Finding("I7", held.name, f"{both} rows are in the table and in its quarantine", _STEP)
+    alien = picture.count(f"select count(*) from ({taken}) anti join ({came}) using (place)")  # noqa: S608  # the lines above
+    if alien:
+        yield Finding("I7", held.name, f"{alien} rows of the table are not in {bronze}", _STEP)
+    nowhere = picture.count(
+        f"select count(*) from ({came}) anti join ({taken} union all {aside}) using (place)"  # noqa: S608  # the lines above
+    )
+    if nowhere != totals.duplicate:
+        told = f"{nowhere} rows of {bronze} are in neither table nor quarantine, {totals.duplicate} were copies"
+        yield Finding("I7", held.name, told, _STEP)
+    others = totals.read - picture.count(f"select count(*) from ({came})")  # noqa: S608  # the lines above
+    if others != totals.not_mine:
+        told = f"{totals.not_mine} rows counted as another table's, {others} are of another topic"
+        yield Finding("I7", held.name, told, _STEP)
+
+
+def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
+    """As many rows counted late as the input has beyond the bound, and the same ones set aside where that is asked."""
+    policy, source = declared.table.late, picture.tables.get(declared.inputs[0])
+    assert isinstance(policy, Drop | SideOutput)
+    upto, counted = held.entry.position.versions.get(declared.inputs[0]), held.entry.totals.late
+    older = None if source is None or upto is None else source.at(upto)
+    if older is not None and upto is not None:
+        picture.connection.register("as taken", older.to_pyarrow_dataset())
+        bound = policy.after // timedelta(microseconds=1)
+        late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
+        if late != counted:
+            yield Finding("I7", held.name, f"{counted} rows counted late, {declared.inputs[0]} has {late}", _STEP)
+        picture.connection.unregister("as taken")
+    side = picture.beside(held.name, "late")
+    if isinstance(policy, SideOutput) and side is not None:
+        there = picture.count(f"select count(*) from {named(side.name)} where _version <= {upto or 0}")  # noqa: S608  # quoted
+        if there != counted:
+            yield Finding("I7", held.name, f"{counted} rows counted late, {there} set aside", _STEP)
+
+
+def _upto(declared: Declared, held: Held) -> int:
+    """The last ingest batch that the table has taken in full."""
+    return held.entry.position.batches.get(declared.inputs[0], 0)

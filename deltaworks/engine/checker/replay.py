@@ -1,0 +1,80 @@
+"""I5: what the streams left is what comes out when bronze is taken anew, in other slices, by the same code.
+
+A lake of its own gets bronze's files (as links where the disk can) and empty tables above; the app's writers fill them
+as they do after a restart, only from the beginning. Nothing of the lake that is checked is written.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.checker.finding import Finding
+from deltaworks.engine.checker.picture import Held, Picture
+from deltaworks.engine.checker.progress import progress
+from deltaworks.engine.checker.rows import difference
+from deltaworks.engine.flow import Flow
+from deltaworks.settings import Settings
+from deltaworks.words.keeping import Raw
+
+_NOT_COMPARED = {"_seq", "_version"}  # of equal changes, and of late rows, a replay may name another bringer
+_STEP = "Keep both lakes and report it; a table whose code has changed differs too: then rebuild it"
+
+
+def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Finding]:
+    """Recompute every table over bronze into the empty lake of `anew` and compare; the picture must be at rest."""
+    behind = [Finding("I5", one.place, f"cannot be told: {one.finding}", one.next_step) for one in progress(picture)]
+    if behind:
+        return behind
+    for declared, held in picture:
+        if isinstance(declared.table.kept_as, Raw):
+            _copy(held, anew.lake)
+    for app in picture.catalog.apps:
+        _run(app, picture, spark, anew)
+    with Picture(picture.catalog, anew.lake) as other:
+        return [finding for declared, _ in picture for finding in _compare(picture, other, declared)]
+
+
+def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> None:
+    """The app's tables above bronze, until nothing is left to take."""
+    epoch = 1 + max(held.entry.epoch for held in picture.tables.values())
+    flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None)
+    flow.fence()
+    while flow.behind():
+        flow.turn(spark)
+    flow.settle()
+
+
+def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[Finding]:
+    if isinstance(declared.table.kept_as, Raw):
+        return
+    for suffix in ("", "__quarantine", "__late"):
+        name = f"{declared.name}{suffix}"
+        stored, replayed = picture.tables.get(name), other.tables.get(name)
+        if stored is None or replayed is None:
+            if stored is not None:
+                yield Finding("I5", name, "was not made by a replay", _STEP)
+            continue
+        anew = f"{name} anew"
+        picture.connection.register(anew, replayed.delta.to_pyarrow_dataset())
+        names = [column for column in stored.schema.names if column not in _NOT_COMPARED]
+        if told := difference(picture, anew, name, names):
+            yield Finding("I5", name, f"against a replay of {replayed.rows()} rows: {told}", _STEP)
+
+
+def _copy(held: Held, lake: Path) -> None:
+    """A table at its version in another lake: its log is copied, its data files are linked, as nobody changes those."""
+    to = lake / held.path.parent.name / held.path.name
+    (to / "_delta_log").mkdir(parents=True)
+    for file in (held.path / "_delta_log").iterdir():
+        if file.name[:20].isdigit() and int(file.name[:20]) <= held.version and file.is_file():
+            shutil.copy2(file, to / "_delta_log" / file.name)
+    for name in held.files():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(held.path / name, to / name)
+        except OSError:  # another disk, or one without links
+            shutil.copy2(held.path / name, to / name)

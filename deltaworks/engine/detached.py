@@ -1,0 +1,106 @@
+"""Tables that fail are set aside with their error and tried again later; the others go on without them.
+
+Set aside is what fails by its own fault: its rows, its transform, its files. What tells that this process may not
+write, or that the machine is at fault, ends the driver instead.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from traceback import walk_tb
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyspark.errors import PySparkException
+
+from deltaworks.errors import CommitLostError, DeclarationError, DetachedError, ForeignCommitError, LakeError
+
+FIRST_SECONDS, LAST_SECONDS = 5.0, 300.0
+"""Between two tries: doubled from the one to the other."""
+ERROR_LENGTH_MAX = 500
+log = logging.getLogger("deltaworks.detached")
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detached:
+    """A table that is set aside; `cause` is its last error, `retry_at` by the clock of `Detachments`."""
+
+    error: str
+    cause: Exception
+    since: datetime
+    failures: int
+    retry_at: float
+
+
+class Detachments:
+    """Which tables of a flow are set aside, and when each is tried again."""
+
+    def __init__(self, *, clock: Clock = time.monotonic) -> None:
+        """None is; `clock` gives seconds."""
+        self.clock = clock
+        self.tables: dict[str, Detached] = {}
+
+    def __contains__(self, table: str) -> bool:
+        """Whether the table is set aside."""
+        return table in self.tables
+
+    def waits(self, table: str) -> bool:
+        """Whether the table is set aside and it is not yet time to try again."""
+        found = self.tables.get(table)
+        return found is not None and self.clock() < found.retry_at
+
+    def failed(self, table: str, error: Exception) -> None:
+        """Set the table aside, for longer each time."""
+        before = self.tables.get(table)
+        failures = 1 if before is None else before.failures + 1
+        seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
+        since = datetime.now(UTC) if before is None else before.since
+        text = first_line(error)
+        self.tables[table] = Detached(
+            error=text, cause=error, since=since, failures=failures, retry_at=self.clock() + seconds
+        )
+        log.error("%s is set aside, tried again in %.0f s: %s", table, seconds, text, exc_info=before is None)
+
+    def recovered(self, table: str) -> None:
+        """The table was tried again and goes on."""
+        found = self.tables.pop(table, None)
+        if found is not None:
+            log.info("%s goes on after %d failure(s)", table, found.failures)
+
+    def error(self) -> DetachedError | None:
+        """What is to be told when the driver ends while tables are set aside."""
+        if not self.tables:
+            return None
+        table, found = next(iter(self.tables.items()))
+        others = f" (and {len(self.tables) - 1} more)" if len(self.tables) > 1 else ""
+        return DetachedError(table, f"is set aside{others}: {found.error}", "Mend it; it catches up from its inputs")
+
+    def raise_cause(self) -> None:
+        """Raise what set the first table aside; nothing if none is."""
+        for found in self.tables.values():
+            raise found.cause
+
+
+def is_tables_own(error: Exception, transform: Path | None) -> bool:
+    """Whether an error is one table's fault: its rows, its transform's code, its files."""
+    if isinstance(error, ForeignCommitError | CommitLostError):
+        return False
+    own = (LakeError, DeclarationError, PySparkException, pa.ArrowException, DeltaError, FileNotFoundError)
+    return isinstance(error, own) or raised_in(error, transform)
+
+
+def raised_in(error: Exception, file: Path | None) -> bool:
+    """Whether an error came up through this file."""
+    return any(Path(frame.f_code.co_filename) == file for frame, _ in walk_tb(error.__traceback__))
+
+
+def first_line(error: Exception) -> str:
+    """An error in one line: Spark's carry a whole JVM trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else ""
+    kind = "" if isinstance(error, LakeError | DeclarationError) else f"{type(error).__name__}: "
+    return f"{kind}{text}"[:ERROR_LENGTH_MAX]

@@ -1,0 +1,87 @@
+"""A table's Delta log as readers of the ledger need it: by version, without opening the table. No Spark here.
+
+Local disk is assumed: log files are read by path.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deltaworks.engine.entry import Entry
+
+_ADDED = ("num_added_rows", "num_target_rows_inserted", "numOutputRows", "numTargetRowsInserted")
+_UPDATED = ("num_target_rows_updated", "numTargetRowsUpdated")
+_DELETED = ("num_deleted_rows", "num_target_rows_deleted", "numTargetRowsDeleted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """One version as its log file tells it; rows as the committing library counted them."""
+
+    version: int
+    at: datetime | None
+    entry: Entry | None
+    text: str | None
+    """The entry as it was written."""
+    rows_added: int
+    rows_updated: int
+    rows_deleted: int
+    changes: bool
+    """Whether the version may have other rows than the one before."""
+
+
+def read_log(folder: Path, version: int) -> Logged | None:
+    """Read one version; None if its log file is not there (not yet, or cleaned up)."""
+    try:
+        lines = (folder / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    actions = [json.loads(line) for line in lines if line]
+    info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    metrics: Mapping[str, Any] = info.get("operationMetrics") or {}
+    text, stamp = info.get("userMetadata"), info.get("timestamp")
+    merged = str(info.get("operation", "")).upper() == "MERGE"
+    # Spark's MERGE counts what it wrote out, rows that only moved to another file too
+    added = tuple(name for name in _ADDED if not (merged and name == "numOutputRows"))
+    return Logged(
+        version=version,
+        at=None if stamp is None else datetime.fromtimestamp(int(stamp) / 1000, UTC),
+        entry=Entry.from_json(text),
+        text=text,
+        rows_added=_metric(metrics, added),
+        rows_updated=_metric(metrics, _UPDATED),
+        rows_deleted=_metric(metrics, _DELETED),
+        changes=any(action.get(what, {}).get("dataChange") for action in actions for what in ("add", "remove")),
+    )
+
+
+def first_version(folder: Path) -> int | None:
+    """The oldest version that the log still tells; None if it tells none."""
+    versions = _versions(folder)
+    return min(versions, default=None)
+
+
+def newest_version(folder: Path, known: int = -1) -> int | None:
+    """The newest version, cheaply if one not far below it is known; None if there is no table."""
+    if known < 0:
+        return max(_versions(folder), default=None)
+    while (folder / "_delta_log" / f"{known + 1:020d}.json").exists():
+        known += 1
+    return known
+
+
+def _versions(folder: Path) -> list[int]:
+    try:
+        with os.scandir(folder / "_delta_log") as files:
+            return [int(file.name[:20]) for file in files if file.name.endswith(".json") and file.name[:20].isdigit()]
+    except FileNotFoundError:
+        return []
+
+
+def _metric(metrics: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    # delta-rs writes numbers, Spark writes them as text
+    return next((int(metrics[name]) for name in names if name in metrics), 0)

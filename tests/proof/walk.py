@@ -1,0 +1,200 @@
+"""Walk a workload once in peace, then die at its crash points, start again, and let the checker look.
+
+The workload is cut into steps. Each step begins with a new owner of the lake that the step before left, so a death in
+a step is tried over a copy of that lake, and the lake that the step left in peace is what must come out.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import deltalake
+from pyspark.sql import SparkSession
+
+from deltaworks import catalog
+from deltaworks.engine import maintenance
+from deltaworks.engine.checker import Finding, Picture, check, constant
+from deltaworks.engine.points import Listener, listening
+from deltaworks.settings import Settings
+from tests.flows import Crash, Log, Owner
+from tests.proof.workloads import Workload
+
+STEPS = {"open": (0,), "stream": (1, 2), "quiet": (3,), "tend": ()}
+"""The batches that a step brings; `tend` compacts every table and writes its log's checkpoint."""
+_EPOCHS = 100  # more than any step has owners
+Lake = dict[str, list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    """At which point, the how manieth time that it is reached, and in which step."""
+
+    step: str
+    point: str
+    time: int = 1
+
+    def __str__(self) -> str:
+        """As the setting `fail_at` takes it, after the step."""
+        return f"{self.step} {self.point}:{self.time}"
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """One workload on one commit path, in a folder of its own; `begin` runs it in peace."""
+
+    workload: Workload
+    path: str
+    """auto (small batches by Arrow), spark, or mixed: another one in each step."""
+    seed: int
+    folder: Path
+    spark: SparkSession
+    reached: dict[str, Counter[str]] = field(default_factory=dict)
+    """Per step, how often each point was reached in peace."""
+    after: dict[str, Lake] = field(default_factory=dict)
+    """Per step, the rows that it left in peace."""
+
+    def __post_init__(self) -> None:
+        """Draw the rows."""
+        self.batches = self.workload.batches(Random(self.seed))
+        self.settings = self.workload.settings(self.folder)
+        self.catalog = catalog.load(self.settings.project)
+
+    def begin(self) -> list[Finding]:
+        """Run all steps in peace, keep the lake that each begins with; what the checker finds at the end."""
+        for step in STEPS:
+            if self.settings.lake.exists():
+                shutil.copytree(self.settings.lake, self.kept(step))
+            self.reached[step] = Counter()
+            with listening(self._count(step)):
+                self.live(self.settings, step)
+            self.after[step] = rows_of(self.settings)
+        return self.found(self.settings)
+
+    def kind(self, table: str) -> str:
+        """What keeps a table, or what a table beside a table is."""
+        main, _, beside = table.partition("__")
+        return beside or type(self.catalog[main].table.kept_as).__name__.lower()
+
+    def deaths(self, chance: Random) -> Iterator[tuple[Death, ...]]:
+        """For each point one death, in one of the places where it was reached.
+
+        The roll-back of a side table is reached after a death only, so there are two.
+        """
+        where: dict[str, list[Death]] = {}
+        for step, counted in self.reached.items():
+            for point, times in counted.items():
+                where.setdefault(point, []).extend(Death(step=step, point=point, time=n + 1) for n in range(times))
+        for point in sorted(where):
+            death = chance.choice(where[point])
+            yield (death,)
+            table, act, last = point.rsplit(".", 2)
+            if "__" in table and (act, last) == ("batch", "after-commit"):
+                for place in ("before-commit", "after-commit"):
+                    yield death, Death(step=death.step, point=f"{table}.redo.{place}")
+
+    def die(self, deaths: Sequence[Death]) -> list[Finding]:
+        """Die at each of these points in turn, all in one step; what is wrong with the lake that comes out."""
+        settings, left, counted = self.copy(deaths[0].step), list(deaths), Counter[str]()
+
+        def crash(point: str) -> None:
+            counted[point] += 1
+            if left and (left[0].point, left[0].time) == (point, counted[point]):
+                del left[0]
+                counted.clear()
+                raise Crash(point)
+
+        with listening(crash):
+            self.live(settings, deaths[0].step)
+        missed = [Finding("drill", str(death), "the point was not reached", "Repeat with the seed") for death in left]
+        return [*missed, *self.judge(settings, deaths[0].step)]
+
+    def judge(self, settings: Settings, step: str) -> list[Finding]:
+        """What is wrong with a lake after a step: it must be as in peace, and the checker finds nothing."""
+        found, there = self.found(settings), rows_of(settings)
+        for name, rows in self.after[step].items():
+            if there.get(name) != rows:
+                told = f"{len(there.get(name, ()))} rows, {len(rows)} in peace, or other values"
+                found.append(Finding("I5", name, told, "Compare the two lakes"))
+        return found
+
+    def found(self, settings: Settings) -> list[Finding]:
+        """What the checker says of a lake at rest."""
+        with Picture(self.catalog, settings.lake) as picture:
+            found = check(picture, at_rest=True)
+            for one in self.workload.constants:
+                found += constant(picture, one.table, one.sum)
+        return found
+
+    def live(self, settings: Settings, step: str, *, owners_before: int = 0) -> None:
+        """Go through a step; after each death another owner goes on.
+
+        With `owners_before` some have died in it already: the broker has all its batches.
+        """
+        log, waiting = Log(), list(STEPS[step])
+        ends = len(self.batches) if step == "tend" else STEPS[step][0]
+        for records in self.batches[:ends]:
+            log.send(records)
+            log.batch()
+        number = list(STEPS).index(step)
+        epoch = _EPOCHS * (1 + number) + owners_before
+        path = ("spark", "auto")[number % 2] if self.path == "mixed" else self.path
+        while True:
+            epoch += 1
+            try:
+                if owners_before:
+                    self._send(log, waiting)
+                self._own(Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch), log, waiting)
+            except Crash:
+                continue
+            return
+
+    def _own(self, owner: Owner, log: Log, waiting: list[int]) -> None:
+        owner.catch_up(log)
+        while waiting:
+            log.send(self.batches[waiting.pop(0)])
+            owner.take(log.batch())
+        owner.flow.settle()
+        if owner.flow.epoch > _EPOCHS * len(STEPS):
+            for table in owner.flow.tables():
+                maintenance.compact(table, command=1, guard=owner.flow.guard, report=lambda _: None)
+                table.checkpoint()
+
+    def _send(self, log: Log, waiting: list[int]) -> None:
+        while waiting:
+            log.send(self.batches[waiting.pop(0)])
+            log.batch()
+
+    def _count(self, step: str) -> Listener:
+        return lambda point: self.reached[step].update([point])
+
+    def kept(self, step: str) -> Path:
+        """The lake that a step begins with; missing for the first."""
+        return self.folder / "kept" / step
+
+    def copy(self, step: str) -> Settings:
+        """Settings with a copy of the lake that the step begins with."""
+        settings = self.settings.changed(data=self.folder / "dying")
+        shutil.rmtree(settings.lake, ignore_errors=True)
+        if self.kept(step).exists():
+            shutil.copytree(self.kept(step), settings.lake)
+        return settings
+
+
+Walks = dict[tuple[str, str], Walk]
+"""By app and path."""
+
+
+def rows_of(settings: Settings) -> Lake:
+    """Every table's rows without the engine's columns, sorted; not the remembered deletions.
+
+    Of two deletions of a key in one slice only the last is remembered, and a restart cuts other slices.
+    """
+    lake: Lake = {}
+    for folder in sorted(path for path in settings.lake.glob("*/*") if not path.name.endswith("__deleted")):
+        rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+        shown = [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
+        lake[f"{folder.parent.name}.{folder.name}"] = sorted(map(str, shown))
+    return lake

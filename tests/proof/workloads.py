@@ -1,0 +1,116 @@
+"""What an app is given while it dies: a table-driven list, so that a new kind of table joins by a line."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+from deltaworks.settings import ROOT, Settings
+from tests.flows import START, Record
+from tests.shop_rows import broken, change, random_changes, random_views, view
+from tests.tiny_project import Project
+
+Batches = list[list[Record]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """A sum that no version of a table may change, once the table has rows."""
+
+    table: str
+    sum: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """An app of a project and the rows that it gets.
+
+    `batches` gives four: one into an empty lake, two for a driver at work, and one that leaves some table nothing to
+    do and another only changes that are too old, so that positions are remembered and entries are committed alone.
+    """
+
+    app: str
+    settings: Callable[[Path], Settings]
+    batches: Callable[[Random], Batches]
+    constants: tuple[Constant, ...] = ()
+
+
+def _shop(folder: Path) -> Settings:
+    return Settings.load(ROOT, environment={}, data=folder)
+
+
+def _tiny(folder: Path) -> Settings:
+    """The tiny project, with late notes set aside."""
+    made = folder / "project"
+    if not made.exists():
+        declared = "tables/gold/notes_per_day/table.py"
+        copy = Project(made)
+        copy.edit(declared, "late=correct(after=hours(1))", "late=side_output(after=hours(1))")
+        copy.edit(declared, "aggregate, correct, greatest", "aggregate, greatest")
+        copy.edit(declared, "hours, least", "hours, least, side_output")
+    return Settings.load(made, environment={}, data=folder)
+
+
+def _views(chance: Random) -> Batches:
+    records = random_views(chance, 60)
+    well = [view(1000 + number, page="/again") for number in range(3)]
+    parts = [[*records[at : at + 20], *well, broken(b"{")] for at in (0, 20, 40)]
+    return [*parts, well]  # the last one: nothing but copies
+
+
+def _changes(chance: Random) -> Batches:
+    records = random_changes(chance, 90)
+    seen = {key["order_id"] for record in records if "order_id" in (key := json.loads(record.key or b"{}"))}
+    old = [change("c", {**_ORDER, "order_id": number}, lsn=0) for number in sorted(seen)]
+    bad = Record(topic="shop.changes", value=b"{", key=b"{}")
+    return [*([*records[at : at + 30], bad] for at in (0, 30, 60)), old]
+
+
+_AT = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+_ORDER = {"customer_id": 1, "status": "placed", "amount": "1.00", "placed_at": _AT, "updated_at": _AT}
+_MEMBERS = 12
+
+
+def _letters(chance: Random) -> Batches:
+    """Notes, some late, some no notes; members who move and hand dues to each other, in whole euros."""
+    dues = dict.fromkeys(range(_MEMBERS), 20)
+    cities = {number: chance.choice("ABC") for number in dues}
+    batches = []
+    for part in range(3):
+        records = [_note(f"n{part}-{number}", chance, part) for number in range(15)]
+        records += [records[0], Record(topic="notes", value=b"[]")]
+        for _ in range(4):
+            one, other = chance.sample(range(_MEMBERS), 2)
+            moved = chance.randrange(5)
+            dues[one], dues[other] = dues[one] - moved, dues[other] + moved
+            cities[one] = chance.choice("ABC")
+        records += [_member(number, cities[number], dues[number]) for number in dues]
+        records.append(Record(topic="members", value=b'{"member_id": "x"}'))
+        batches.append(records)
+    return [*batches, [_member(number, cities[number], dues[number]) for number in dues]]
+
+
+def _note(name: str, chance: Random, part: int) -> Record:
+    late = timedelta(hours=3) if chance.random() < 0.3 else timedelta(seconds=chance.randrange(60))
+    at = START + timedelta(minutes=part) - late
+    value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": chance.randrange(9)}
+    return Record(topic="notes", value=json.dumps(value).encode())
+
+
+def _member(number: int, city: str, dues: int) -> Record:
+    value = {"member_id": number, "name": f"m{number}", "city": city, "dues": f"{dues}.00", "joined": None}
+    return Record(topic="members", value=json.dumps(value).encode(), partition=number % 2)
+
+
+WORKLOADS = (
+    Workload(app="web", settings=_shop, batches=_views),
+    Workload(app="shop", settings=_shop, batches=_changes),
+    Workload(
+        app="tiny",
+        settings=_tiny,
+        batches=_letters,
+        constants=(Constant(table="gold.members_per_city", sum="sum(dues)"),),
+    ),
+)

@@ -1,0 +1,173 @@
+"""Gaps in what bronze has read, and what a real broker says of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deltaworks.engine.gaps import BrokerWitness, Stretch, explain
+from deltaworks.engine.source import BRONZE
+from deltaworks.errors import SourceError
+from deltaworks.settings import Settings
+from tests.running_stack import wait_until
+from tests.stack.conftest import StartParts
+
+COMPACTED_SOON = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "min.compaction.lag.ms": "0",
+    "delete.retention.ms": "0",
+}
+
+
+@pytest.fixture
+def broker(stack: StartParts) -> Settings:
+    """Give the settings of a stack whose broker runs."""
+    return stack(parts=("kafka",))
+
+
+@pytest.fixture
+def witness(broker: Settings) -> Iterator[BrokerWitness]:
+    """Give one who can ask the broker."""
+    with BrokerWitness(bootstrap=broker.kafka) as witness:
+        yield witness
+
+
+def make(broker: Settings, topic: str, **config: str) -> None:
+    """Create a topic of one partition."""
+    admin = AdminClient({"bootstrap.servers": broker.kafka})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(timeout=30)
+
+
+def transactions(broker: Settings, topic: str, *ends: str, rows: int = 3) -> None:
+    """Send transactions of some records each, that end in "commit" or "abort"."""
+    producer = Producer({"bootstrap.servers": broker.kafka, "transactional.id": f"{topic}-sender"})
+    producer.init_transactions(30)
+    for end in ends:
+        producer.begin_transaction()
+        for number in range(rows):
+            producer.produce(topic, f"{end} {number}".encode(), key=b"k")
+        if end == "commit":
+            producer.commit_transaction(30)
+        else:
+            producer.flush(30)  # else the client drops what it has not sent yet
+            producer.abort_transaction(30)
+
+
+def committed(broker: Settings, topic: str) -> list[int]:
+    """Offsets that a reader of committed records gets."""
+    reader = Consumer(
+        {"bootstrap.servers": broker.kafka, "group.id": "test", "isolation.level": "read_committed",
+         "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    )  # fmt: skip
+    reader.assign([TopicPartition(topic, 0, 0)])
+    offsets = []
+    while (message := reader.poll(30)) is not None and message.error() is None:
+        offsets.append(message.offset())
+    reader.close()
+    return [offset for offset in offsets if offset is not None]
+
+
+def bronze(folder: Path, topic: str, offsets: list[int]) -> Path:
+    """Write a bronze table that has these offsets, in two files."""
+    for half in (offsets[::2], offsets[1::2]):
+        rows = [{"topic": topic, "partition": 0, "offset": offset, "_seq": 1} for offset in half]
+        deltalake.write_deltalake(folder, pa.Table.from_pylist(rows, schema=BRONZE), mode="append")
+    return folder
+
+
+def test_markers_and_aborted_records_are_told_apart(broker: Settings, witness: BrokerWitness, tmp_path: Path) -> None:
+    """Three committed transactions of three rows, one aborted between them: its rows, and four markers."""
+    make(broker, "mixed")
+    transactions(broker, "mixed", "commit", "abort", "commit", "commit")
+    offsets = committed(broker, "mixed")
+    assert len(offsets) == 9
+
+    found = explain(
+        witness, bronze(tmp_path, "mixed", offsets), topic="mixed", partition="0", first=0, upto=max(offsets) + 1
+    )
+
+    assert found.counts == {"marker": 3, "aborted": 3}  # the last transaction's marker is beyond what was read
+    assert [(gap.kind, gap.first, gap.upto) for gap in found.listed] == [("aborted", 4, 7)]
+
+
+def test_committed_record_that_bronze_lacks_is_missing(
+    broker: Settings, witness: BrokerWitness, tmp_path: Path
+) -> None:
+    """A row that a reader of committed records gets, and bronze does not have, is never taken for an aborted one."""
+    make(broker, "holed")
+    transactions(broker, "holed", "commit", "abort", "commit")
+    offsets = committed(broker, "holed")
+
+    found = explain(
+        witness, bronze(tmp_path, "holed", offsets[:2] + offsets[3:]), topic="holed", partition="0", first=0,
+        upto=max(offsets) + 1,
+    )  # fmt: skip
+
+    assert found.counts == {"marker": 2, "aborted": 3, "missing": 1}
+    assert ("missing", 2, 3) in [(gap.kind, gap.first, gap.upto) for gap in found.listed]
+
+
+def test_compacted_records_are_told_from_lost_ones(broker: Settings, witness: BrokerWitness, tmp_path: Path) -> None:
+    """What compaction took away before it was read is no loss."""
+    make(broker, "squeezed", **COMPACTED_SOON)
+    producer = Producer({"bootstrap.servers": broker.kafka})
+    sent = 0
+
+    def compacted() -> bool:
+        nonlocal sent  # a segment is closed, and cleaned, only when a later record comes
+        producer.produce("squeezed", b"v", key=b"same")
+        producer.flush(30)
+        sent += 1
+        return len(committed(broker, "squeezed")) < sent
+
+    wait_until(compacted, what="compaction", seconds_max=120)
+    offsets = committed(broker, "squeezed")
+    upto = max(offsets) + 1
+
+    found = explain(witness, bronze(tmp_path, "squeezed", offsets), topic="squeezed", partition="0", first=0, upto=upto)
+
+    assert found.counts == {"compacted": upto - len(offsets)}
+
+
+def test_what_retention_took_is_gone(broker: Settings, witness: BrokerWitness, tmp_path: Path) -> None:
+    """Nobody can say any more what was below the first offset that the broker has."""
+    make(broker, "cut")
+    transactions(broker, "cut", "commit", "commit", rows=2)
+    offsets = committed(broker, "cut")
+    admin = AdminClient({"bootstrap.servers": broker.kafka})
+    place = TopicPartition("cut", 0, 4)
+    admin.delete_records([place])[place].result(timeout=30)
+
+    found = explain(witness, bronze(tmp_path, "cut", offsets[1:]), topic="cut", partition="0", first=0, upto=5)
+
+    assert found.counts == {"gone": 2}
+    assert [(gap.first, gap.upto) for gap in found.listed] == [(0, 1), (2, 3)]
+
+
+def test_many_gaps_are_asked_in_few_reads(broker: Settings, witness: BrokerWitness, tmp_path: Path) -> None:
+    """A marker after each record, and then none for long: all are explained, whether read over or jumped to."""
+    make(broker, "dense")
+    transactions(broker, "dense", *["commit"] * 60, rows=1)
+    transactions(broker, "dense", *["commit"] * 4, rows=1500)
+    offsets = committed(broker, "dense")
+    path = bronze(tmp_path, "dense", offsets)
+
+    found = explain(witness, path, topic="dense", partition="0", first=0, upto=max(offsets) + 1)
+
+    assert found == Stretch(topic="dense", partition="0", first=0, upto=max(offsets) + 1, counts={"marker": 63})
+
+
+def test_broker_that_is_away_is_no_answer(tmp_path: Path) -> None:
+    """An error, and no gap that is explained by silence."""
+    path = bronze(tmp_path, "away", [0, 2])
+    with (
+        BrokerWitness(bootstrap="127.0.0.1:9", timeout_seconds=1) as nobody,
+        pytest.raises(SourceError, match="topic away"),
+    ):
+        explain(nobody, path, topic="away", partition="0", first=0, upto=3)
