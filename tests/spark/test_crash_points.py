@@ -42,10 +42,12 @@ APPS = pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
 def test_death_at_a_named_step_changes_nothing(walks: Walks, app: str, path: str) -> None:
     """Die there, restart, and end with the same rows as in peace; a roll-back of a table beside a table among them."""
     chance, walk = seeded(), walks[app, path]
-    drawn = list(walk.deaths(chance))
-    twice = [deaths for deaths in drawn if len(deaths) == 2]
+    every = list(walk.deaths(chance))
+    drawn = chance.sample(every, DEATHS[path])
+    if path == "auto":
+        drawn.append(chance.choice([deaths for deaths in every if len(deaths) == 2]))
 
-    for deaths in [*chance.sample(drawn, DEATHS[path]), chance.choice(twice)]:
+    for deaths in drawn:
         assert not walk.die(deaths), ", then ".join(map(str, deaths))
 
 
@@ -81,9 +83,9 @@ def test_every_step_of_every_kind_of_table_is_a_point(walks: Walks, path: str) -
 
 @APPS
 def test_all_paths_leave_the_same_rows(walks: Walks, app: str) -> None:
-    """Through Arrow, through Spark, and by turns, after each step."""
-    arrow, spark, mixed = (walks[app, path].after for path in (*PATHS, "mixed"))
+    """Through Arrow, through Spark, and for one app, drawn anew in each run, by turns; after each step."""
+    lakes = [walk.after for (name, _), walk in walks.items() if name == app]
 
-    assert all(rows for name, rows in arrow["tend"].items() if not name.endswith("__late") or app == "tiny")
-    assert arrow == spark
-    assert arrow == mixed
+    assert len(lakes) >= 2
+    assert any(lakes[0]["tend"].values())
+    assert all(lake == lakes[0] for lake in lakes)
