@@ -39,6 +39,15 @@ def run(owner: Owner, parts: list[list[Record]]) -> Lake:
     return {table: owner.rows(table) for table in TABLES[owner.app]}
 
 
+def added_less_deleted(owner: Owner) -> dict[str, int]:
+    """What the commits say that they did to each table, as the copy of the entries has it."""
+    sums = dict.fromkeys(TABLES[owner.app], 0)
+    for row in owner.flow.book.table.read().to_pylist():
+        if row["table_name"] in sums:
+            sums[row["table_name"]] += row["rows_added"] - row["rows_deleted"]
+    return sums
+
+
 @pytest.mark.parametrize(("app", "path"), [("web", "auto"), ("shop", "auto"), ("web", "spark"), ("shop", "spark")])
 def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Settings, app: str, path: str) -> None:
     """For every commit of the run: die right before it, restart, and end with the same rows and a balanced ledger."""
@@ -56,6 +65,8 @@ def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Sett
         assert run(owner, parts) == expected, f"crash before commit {crash_at}"
         books = owner.ledger()
         assert {sheet.verdict for sheet in books.sheets()} == {"ok"}, f"crash before commit {crash_at}"
+        there = {table: len(rows) for table, rows in expected.items()}
+        assert added_less_deleted(owner) == there, f"crash before commit {crash_at}"
 
 
 @pytest.mark.parametrize("app", ["web", "shop"])
