@@ -220,7 +220,7 @@ def test_stopped_app_is_compacted_by_a_one_shot_owner(drained: Drained) -> None:
         result = store.commands(app="web")[0].result
     assert result is not None
     assert result["files_before"] > result["files_after"] == 1
-    newest = json.loads(cli(sources, "ledger", "bronze.web_events", "-n", "1", "--json"))[0]
+    newest = json.loads(cli(sources, "ledger", "bronze.web_events", "-n", "1", "--json"))[0]["commits"][0]
     assert newest["kind"] == "compact"
     assert lake.sql("select count(*), sum(views) from gold.page_views_per_minute").rows == before
     assert json.loads(cli(sources, "ledger", "--json"))[0]["balanced"] is True
