@@ -99,8 +99,8 @@ from pyspark.sql import functions as F
 
 def transform(members: DataFrame) -> DataFrame:
     """Count who lives there."""
-    now = members.where("is_current")
-    return now.groupBy("city").agg(F.count("*").alias("members"), F.sum("dues").cast("decimal(18,2)").alias("dues"))
+    living = members.where("is_current")
+    return living.groupBy("city").agg(F.count("*").alias("members"), F.sum("dues").cast("decimal(18,2)").alias("dues"))
 
 
 def keys_from(members: DataFrame) -> DataFrame:
