@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks import catalog
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.ledger import Ledger
 from deltaworks.engine.source import BRONZE
@@ -138,3 +139,12 @@ class Owner:
         if self.commits == self.crash_at:
             raise Crash(f"before commit {self.commits}")
         self.commits += 1
+
+
+def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
+    """One micro-batch without Spark, into tables that have no transform: into bronze, and `above` it."""
+    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
+    for writer in flow.bronze:
+        writer.take_arrow(rows, committer)
+    for one in flow.writers if above else ():
+        one.take(None, committer)  # type: ignore[arg-type]  # no DataFrame is made of so few rows

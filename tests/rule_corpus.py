@@ -1,5 +1,6 @@
-"""Rows and expectations at random, with what breaks naive comparisons: line ends, letters outside ASCII, huge numbers,
-decimals between two doubles, moments in other zones, nulls.
+"""Rows and expectations at random, with what breaks naive comparisons.
+
+Line ends, letters outside ASCII, huge numbers, decimals between two doubles, moments in other zones, nulls.
 """
 
 import random
@@ -37,7 +38,25 @@ COLUMNS = tuple(Column(name, kind, doc="For the tests.") for name, kind in _TYPE
 SCHEMA = pa.schema([(name, arrow_type(kind)) for name, kind in _TYPES.items()])
 _NUMBERS = ("small", "big", "ratio", "price", "mid", "long")
 _TEXT = ["a", "b", "z", "A", "Z", "0", "9", "_", "-", "@", ".", "/", " ", "\t", "\n", "\r", "\x0b", "\x85", "\u2028"]
-_TEXT += ["\u2029", "é", "ſ", "\u212a", "I", "İ", "ß", "𝒳", "😀", "[", "]", "\\", "^", "$", "&", "٣", "\u00a0"]
+_TEXT += [
+    "\u2029",
+    "é",
+    "\u017f",
+    "\u212a",
+    "I",
+    "İ",
+    "ß",
+    "\U0001d4b3",
+    "😀",
+    "[",
+    "]",
+    "\\",
+    "^",
+    "$",
+    "&",
+    "٣",
+    "\u00a0",
+]
 _WHOLE = [0, 1, -1, 2, 5, 41, 100, 2**31 - 1, -(2**31)]
 _BIG = [2**53 - 1, 2**53, 2**53 + 1, 2**53 + 3, 2**63 - 1, -(2**63), 10**17 + 1]
 _RATIOS = [0.0, 0.1, 0.3, 1.5, -2.25, 1e300, 5e-324, float("inf"), float("-inf"), float("nan"), 2.0**53]
@@ -75,7 +94,7 @@ _WORDS = [
     "a\nb",
     "k",
     "K",
-    "ſ",
+    "\u017f",
     "s",
     "S",
     "é",
@@ -100,10 +119,11 @@ _WORDS += [
     "😀😀",
 ]
 PATTERNS = (
-    r"^/", r"^[^@\s]+@[^@\s]+$", r"^[A-Z]{2}$", r"^a$", r"^ab$", r"b$", r"^.$", r"^..$", r"^\w+$", r"^\d+$", r"\s", r"^\S*$",
-    r"\D", r"\W$", r"a|b$", r"^(?:a|b)+$", r"(a|^b$)", r"^$", r"", r"^.*$", r"(?i)^k$", r"(?i)^s+$", r"(?i)[a-k]$", r"(?s)^.+$",
-    r"(?i)[^a-z]", r"^\x41", r"^\u00e9$", r"\\", r"^[\w.-]+$", r"[\]\[]", r"^a?b*?$", r"^[^a]$", r"^[^\n]*$", r"\A[a-z]+\z",
-    r"^ab\r$", r"\r$", r"^\n?$", r"[^\S\n]$", r"^😀{2}$", r"^[😀-😂]+$", r"^(\r|\n)+$", r"^[\d-]+$", r"\.$", r"^\{\}$", r"[&$]",
+    r"^/", r"^[^@\s]+@[^@\s]+$", r"^[A-Z]{2}$", r"^a$", r"^ab$", r"b$", r"^.$", r"^..$", r"^\w+$", r"^\d+$",
+    r"\s", r"^\S*$", r"\D", r"\W$", r"a|b$", r"^(?:a|b)+$", r"(a|^b$)", r"^$", r"", r"^.*$", r"(?i)^k$",
+    r"(?i)^s+$", r"(?i)[a-k]$", r"(?s)^.+$", r"(?i)[^a-z]", r"^\x41", r"^\u00e9$", r"\\", r"^[\w.-]+$",
+    r"[\]\[]", r"^a?b*?$", r"^[^a]$", r"^[^\n]*$", r"\A[a-z]+\z", r"^ab\r$", r"\r$", r"^\n?$", r"[^\S\n]$",
+    r"^😀{2}$", r"^[😀-😂]+$", r"^(\r|\n)+$", r"^[\d-]+$", r"\.$", r"^\{\}$", r"[&$]",
 )  # fmt: skip
 _ATOMS = (
     "a",

@@ -97,6 +97,11 @@ def _input(name: str, wish: Wish, tables: Mapping[str, Declared]) -> Declared:
 
 
 def _kind(wish: Wish, inputs: tuple[Declared, ...]) -> str:
+    if wish.kept_as == "stateful":
+        next_step = "Begin with a copy of tables/gold/user_sessions, as docs/how-to/sessions-and-joins.md says"
+        raise DeclarationError(
+            wish.name, "a stateful table is not begun by itself: what is near is yours to say", next_step
+        )
     if wish.kept_as is not None:
         if wish.kept_as not in KINDS:
             finding = f"there is no way to keep called {wish.kept_as}"

@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import chain
 
 from deltaworks.catalog.declared import HISTORY_COLUMNS
+from deltaworks.catalog.evolving import evolving, kept_column
 from deltaworks.catalog.reading import NAME, Readable
 from deltaworks.catalog.stateful import stateful_findings
 from deltaworks.errors import DeclarationError
@@ -25,7 +26,7 @@ def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
     rules = (
-        *(_texts, _bronze, _reading, _columns, _types, _named, _keys, _combine, _times, _partition),
+        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _partition),
         stateful_findings,
     )
     further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
@@ -105,13 +106,14 @@ def _columns(table: Readable) -> Iterator[Finding]:
     if not columns and not isinstance(table.declared.table.kept_as, Raw):
         yield table.at_field("columns", "there are no columns", "Declare the columns: they are the schema")
     seen: dict[str, str] = {}
+    kept = kept_column(table)
     taken = [column.name for column in HISTORY_COLUMNS] if isinstance(table.declared.table.kept_as, History) else []
     for column in columns:
-        if column.name.startswith("_"):
+        if column.name.startswith("_") and column.name != kept:
             yield table.at_column(column.name, "names that start with _ are the engine's", "Take another name")
         elif column.name.lower() in taken:
             yield table.at_column(column.name, "a history has it by itself", "Take it out, or take another name")
-        elif not _COLUMN.fullmatch(column.name):
+        elif not _COLUMN.fullmatch(column.name.removeprefix("_")):
             yield table.at_column(column.name, "cannot be a column's name", "Use letters, digits and _, a letter first")
         if column.name.lower() in seen:
             first = seen[column.name.lower()]

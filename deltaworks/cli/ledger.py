@@ -64,7 +64,8 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
             show.listing(_narrow(gaps, _GAPS, _OF_GAPS), title="Gaps: offsets without a row", as_json=False)
             show.out.print()
         title = "Tables: read = taken + superseded + refused + duplicate + late + not mine"
-        show.listing(_narrow(sheets, _SHEET, _OF_SHEET), title=title, as_json=False)
+        ways = [name for name in sheets[0] if name not in (*_SHEET, "version")] if sheets else []
+        show.listing(_narrow(sheets, _SHEET, ways), title=title, as_json=False)
         show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")
     if not books.balanced:
         raise typer.Exit(1)
@@ -74,7 +75,6 @@ _LINE = ("topic", "partition", "end", "read_up_to", "rows", "gaps", "lost", "ver
 _GAPS = ("topic", "partition", "gaps")
 _OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")
 _SHEET = ("table", "verdict", "rows", "read", "taken")
-_OF_SHEET = ("superseded", "refused", "duplicate", "late", "not_mine")
 
 
 def _narrow(

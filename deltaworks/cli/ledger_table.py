@@ -10,6 +10,8 @@ from deltaworks.cli import show
 if TYPE_CHECKING:
     from deltaworks.engine.ledger import Ledger
 
+_LISTS = {"rows": "every row", "commits": "the commits that add up to it", "gaps": "every gap but the markers"}
+_WIDE = ("committed_at", "warnings")
 _ALWAYS = ("version", "kind", "batch", "epoch", "read", "taken")
 
 
@@ -32,8 +34,7 @@ def about_table(books: "Ledger", table: str, number: int, *, as_json: bool) -> N
         show.out.print()
         _contents(through.version, through.offsets, through.unknown)
     for one in behind:
-        what = f"the commits that add up to {one['count']:,}" if one["lists"] == "commits" else "its rows"
-        show.out.print(f"\n[bold]{one['number'].replace('_', ' ')} {one['count']:,}[/bold]: {what}", highlight=False)
+        show.out.print(f"\n[bold]{one['number'].replace('_', ' ')} {one['count']:,}[/bold]: {_LISTS[one['lists']]}")
         show.out.print(one["command"], markup=False, soft_wrap=True)
 
 
@@ -66,6 +67,7 @@ def _commits(books: "Ledger", table: str, number: int) -> "list[dict[str, Any]]"
                 "rows_deleted": commit.rows_deleted,
                 "committed_at": commit.at,
                 "event_high": None if entry is None else entry.event_high,
+                "warnings": {} if entry is None else dict(entry.warnings),
             }
         )
     return rows
@@ -74,5 +76,5 @@ def _commits(books: "Ledger", table: str, number: int) -> "list[dict[str, Any]]"
 def _narrow(commits: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
     """What fits a terminal: none of the ways that no row went."""
     names = [name for name in commits[0] if name not in _ALWAYS] if commits else []
-    used = [name for name in names if name != "committed_at" and any(row[name] for row in commits)]
+    used = [name for name in names if name not in _WIDE and any(row[name] for row in commits)]
     return [{name: row[name] for name in (*_ALWAYS, *used)} for row in commits]

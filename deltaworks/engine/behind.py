@@ -57,24 +57,32 @@ class Behind:
     number: str
     count: int
     lists: str
-    """Of what the command gives one line each: "rows", or "commits" whose column of that name adds up to it."""
+    """Of what the command gives one line each: "rows"; "commits", whose column of that name adds up to it; "gaps"."""
     command: str
 
 
-def behind(declared: Declared, entry: Entry) -> list[Behind]:
-    """Each number of a table that is not zero, by its last entry."""
+def behind(declared: Declared, entry: Entry, *, rows: int) -> list[Behind]:
+    """Each number of a table that is not zero, by its last entry and the rows that are there."""
     totals = entry.totals
-    return [
+    found = [
         Behind(number=number, count=count, lists=lists, command=command)
         for number in NUMBERS
         if (count := int(getattr(totals, number)))
         for lists, command in [_command(declared, entry, number)]
     ]
+    if rows:
+        command = _asked(_ALL.substitute(table=declared.name))
+        found.insert(0, Behind(number="rows", count=rows, lists="rows", command=command))
+    return [*found, *_gaps(declared, entry)]
 
 
-def behind_gaps(topic: str) -> str:
-    """The command that lists the gaps of a topic."""
-    return f"deltaworks ledger --gaps {topic}"
+def _gaps(declared: Declared, entry: Entry) -> Iterator[Behind]:
+    position = entry.position
+    for topic in declared.topics:
+        read = sum(upto - position.first[topic].get(part, 0) for part, upto in position.offsets.get(topic, {}).items())
+        gaps = read - sum(position.rows.get(topic, {}).values())  # those that are lost among them
+        if gaps:
+            yield Behind(number="gaps", count=gaps, lists="gaps", command=f"deltaworks ledger --gaps {topic}")
 
 
 def _command(declared: Declared, entry: Entry, number: str) -> tuple[str, str]:

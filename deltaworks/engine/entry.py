@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "accept"]
+Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "accept", "widen"]
 ROW_KINDS: frozenset[str] = frozenset({"batch"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
@@ -22,6 +22,9 @@ class Position:
     `versions`: tables over tables, input -> last version taken in full.
     `mark`: of events, the latest event time accepted so far, in microseconds since 1970; it never falls.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
+    `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
+    after it, has to be looked at beside what is there.
+    `strays`: undeclared fields that records had so far.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -33,6 +36,8 @@ class Position:
     batches: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     truncated: str | None = None
+    newest: str | None = None
+    strays: tuple[str, ...] = ()
     mark: int | None = None
 
 
@@ -103,7 +108,8 @@ class Entry:
                 return None
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
-            values["position"] = Position(**raw.get("position", {}))
+            position = raw.get("position", {})
+            values["position"] = Position(**{**position, "strays": tuple(position.get("strays", ()))})
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))

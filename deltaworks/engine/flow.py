@@ -7,6 +7,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
-from deltaworks.engine.partition import Partition, partition_of
+from deltaworks.engine.partition import partition_of
 from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
@@ -118,7 +119,10 @@ class Flow:
             case Latest():
                 side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
-                return LatestWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
+                waiting = self._waiting(declared, own.table)
+                return LatestWriter(
+                    declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
+                )
             case History():
                 side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
@@ -137,17 +141,16 @@ class Flow:
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
         followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
         partition = partition_of(declared, schema)
-        return Input(table=self._owned(declared.name, schema, change_feed=followed, partition=partition))
+        addable = _addable(declared)
+        return Input(
+            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable)
+        )
 
-    def _owned(
-        self, name: str, schema: pa.Schema, *, change_feed: bool = False, partition: Partition | None = None
-    ) -> OwnedTable:
+    def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
         layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
-        return OwnedTable(
-            name=name, path=path, schema=schema, entry=entry, change_feed=change_feed, partition=partition
-        )
+        return OwnedTable(name=name, path=path, schema=schema, entry=entry, **how)
 
     def _late(self, declared: Declared) -> OwnedTable | None:
         """Where rows of its only input go that come too late, if they are set aside."""
@@ -162,8 +165,20 @@ class Flow:
         if suffix in sides:
             sides[suffix].reopen()
         else:
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema)
+            rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=_addable(rows_of))
         return sides[suffix]
+
+    def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
+        """Most tables never need it: it is made when first asked for, and opened at once where it must be there."""
+        sides = self.sides.setdefault(declared.name, {})
+
+        def waiting() -> OwnedTable:
+            return sides["waiting"] if "waiting" in sides else self._beside(declared, "waiting", own.schema)
+
+        if own.entry.position.newest is not None or own.path.with_name(f"{own.path.name}__waiting").exists():
+            self._beside(declared, "waiting", own.schema)
+        return waiting
 
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
@@ -182,7 +197,11 @@ class Flow:
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
         for suffix, side in sides.items():
-            if suffix != "late" and side.entry.kind == "create" and self.inputs[name].table.entry.ingest_seq > 0:
+            main = self.inputs[name].table.entry
+            expected = main.ingest_seq > 0 and suffix != "late"
+            if suffix == "waiting":
+                expected = main.position.newest is not None
+            if expected and side.entry.kind == "create":
                 raise LakeError(
                     side.name,
                     f"is gone, and {name} is not",
@@ -367,6 +386,16 @@ class Flow:
     def _committer(self, spark: SparkSession | None) -> Committer:
         limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max
         return Committer(spark=spark, arrow_bytes_max=limit, guard=self.guard)
+
+
+def _addable(declared: Declared) -> frozenset[str]:
+    """Columns that a table may gain without being rebuilt.
+
+    A row over bronze has null where it came before the column; what is computed from many rows would be wrong.
+    """
+    if not isinstance(declared.table.kept_as, Append | Latest | History):
+        return frozenset()
+    return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
 
 
 def _with_epoch(entry: Entry, app: str, epoch: int) -> Entry:

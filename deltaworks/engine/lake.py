@@ -4,8 +4,9 @@ Local disk is assumed here: log files are read by path. Everything that writes g
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +27,7 @@ CHECKPOINT_COMMITS = 20
 # Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
+log = logging.getLogger("deltaworks.lake")
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,14 @@ class OwnedTable:
         schema: pa.Schema,
         entry: Entry,
         change_feed: bool = False,
+        addable: Container[str] = (),
         partition: Partition | None = None,
     ) -> None:
         """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
 
-        `schema` is what writers give and readers get; a partition's hidden column is stored beside it.
-        Raises LakeError if the table on disk has other columns than `schema`, or other partitions.
+        `schema` is what writers give and readers get; a partition's hidden column is stored beside it. Columns that the
+        table on disk lacks are added if they are `addable`: rows that are there have null.
+        Raises LakeError if the table on disk has other columns than `schema` otherwise, or other partitions.
         """
         self.name, self.path, self.schema, self.partition = name, path, schema, partition
         self.stored = schema if partition is None else schema.append(partition.field)
@@ -62,9 +66,10 @@ class OwnedTable:
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
         self._refuse_other_partitions()
-        self._refuse_other_columns()
+        self._refuse_other_columns(addable)
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
+        self._add_columns(entry)
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
@@ -96,10 +101,27 @@ class OwnedTable:
             finding = f"declared with partitions by {declared}, the table has {found}"
             raise LakeError(self.name, finding, f"Declare partition_by as it was, or rebuild {self.name}")
 
-    def _refuse_other_columns(self) -> None:
+    def _add_columns(self, opened: Entry) -> None:
+        """Declared since the table was made: one commit without rows, by this owner."""
+        there = {field.name for field in self.delta.schema().fields}
+        missing = [field for field in self.schema if field.name not in there]
+        if not missing:
+            return
+        fields = [deltalake.Field.from_arrow(field) for field in missing]
+        entry = replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch)
+        self.delta.alter.add_columns(
+            fields, commit_properties=self.properties(entry), post_commithook_properties=HOOKS_OFF
+        )
+        self.delta = deltalake.DeltaTable(str(self.path))
+        self.version, self.entry = self.delta.version(), entry
+        log.warning("%s: added %s; rows from before have null", self.name, ", ".join(field.name for field in missing))
+
+    def _refuse_other_columns(self, addable: Container[str]) -> None:
         there = {field.name: field.type for field in pa.schema(self.delta.schema())}
         for field in self.stored:
             if field.name not in there:
+                if field.name in addable:
+                    continue
                 finding = "declared, but not in the table"
             elif not _same(there[field.name], field.type):
                 finding = f"declared {field.type}, the table has {there[field.name]}"
@@ -214,7 +236,7 @@ class OwnedTable:
         paths = self.rows_added(after, upto)
         if not paths:
             return self.schema.empty_table()
-        table: pa.Table = ds.dataset(paths, format="parquet").to_table(columns=self.schema.names)
+        table: pa.Table = ds.dataset(paths, schema=self.schema, format="parquet").to_table()
         return table.cast(self.schema)
 
     def bytes_added(self, after: int, upto: int) -> int:

@@ -18,8 +18,8 @@ from deltaworks.engine.log import Logged, read_log
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Append, History, Raw
 
-SIDES = ("quarantine", "deleted", "late")
-"""Tables beside a table: rows that were refused, deletions that are remembered, rows that came too late."""
+SIDES = ("quarantine", "deleted", "waiting", "late")
+"""Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Ledger:
         """The numbers of a table and the commands that list what is behind them; none of a table beside a table."""
         if name not in self.catalog.tables or name not in self._standing:
             return []
-        return behind(self.catalog[name], self._standing[name].entry)
+        return behind(self.catalog[name], self._standing[name].entry, rows=self._standing[name].rows)
 
     def processed_through(self, name: str) -> Through | None:
         """Which offsets the newest version of a table contains; None while it has none."""

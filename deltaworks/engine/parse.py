@@ -34,16 +34,16 @@ class Parser:
     reads: Json | Debezium
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
-    epoch: int
     timely: Timely | None = None
     timed: bool = False
+    partial: bool = False
     rules: tuple[Rule, ...] = ()
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
             return JsonParser(self.reads, self.columns, self.timely)
-        return DebeziumParser(self.reads, self.columns, self.keys, self.epoch, self.timed)
+        return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -68,22 +68,22 @@ class Parser:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.epoch, self.timely, self.timed, self.rules)
+        return parser, (self.reads, self.columns, self.keys, self.timely, self.timed, self.partial, self.rules)
 
 
 def parser(
     reads: Json | Debezium,
     columns: tuple[Column, ...],
     keys: tuple[str, ...] = (),
-    epoch: int = 0,
     timely: Timely | None = None,
     timed: bool = False,
+    partial: bool = False,
     rules: tuple[Rule, ...] = (),
 ) -> Parser:
     """Compile a declaration.
 
-    `epoch` counts the lives of a change source, `timely` judges the time of JSON events, `timed` refuses changes that
-    do not say when they happened.
+    `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
+    updates that leave values out.
 
     `rules` judge the rows that fit the declaration.
 
@@ -99,9 +99,9 @@ def parser(
         reads=reads,
         columns=tuple(columns),
         keys=tuple(keys),
-        epoch=epoch,
         timely=timely,
         timed=timed,
+        partial=partial,
         rules=proven(rules),
     )
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here

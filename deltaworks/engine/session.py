@@ -54,6 +54,8 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         "spark.sql.session.timeZone": "UTC",
         # Default is INT96 in nanoseconds: Arrow cannot read what lies before 1677 or after 2262 back.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Change feeds go through Java's types, of which the old ones have no 10 October 1582.
+        "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": str(app.cores),  # default 200 costs seconds in each small batch
         "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(app.cores),

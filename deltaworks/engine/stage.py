@@ -6,7 +6,6 @@ never writes to the table's log. Its version, complete, is given its name by a h
 which fails if the name is taken: the same put-if-absent that delta-rs uses.
 """
 
-import json
 import os
 import shutil
 import uuid
@@ -70,12 +69,10 @@ class Stage:
         """Log files that the stage lacks: the last checkpoint and what follows, later only what follows."""
         since = self._followed
         if since is None:
-            hint = self._table / _LOG / "_last_checkpoint"
-            since = -1
-            if hint.exists():
-                shutil.copy(hint, self.path / _LOG)  # the only file that is ever written anew
-                since = int(json.loads(hint.read_text())["version"])
-                yield from (file.name for file in hint.parent.glob(f"{since:020d}.checkpoint*.parquet"))
+            # not from the hint in _last_checkpoint: an owner that was stopped may have set it back
+            found = sorted(file.name for file in (self._table / _LOG).glob("*.checkpoint*.parquet"))
+            since = max((number for name in found if (number := int(name[:20])) <= version), default=-1)
+            yield from (name for name in found if int(name[:20]) == since)
         yield from (_log_file(number) for number in range(since + 1, version + 1))
 
     def _show(self, name: str) -> None:

@@ -71,8 +71,9 @@ class Stretches:
 
     def with_those(self, others: "Stretches") -> "Stretches":
         """These and others of the same parts; those that meet are one."""
-        both = [np.concatenate(pair) for pair in ((self.part, others.part), (self.low, others.low))]
-        return _joined(self.parts, *both, np.concatenate((self.high, others.high)))
+        part = np.concatenate((self.part, others.part))
+        low, high = np.concatenate((self.low, others.low)), np.concatenate((self.high, others.high))
+        return _joined(self.parts, part, low, high)
 
     def around(self, part: Ints, time: Ints) -> Ints:
         """Which stretch each point lies in, -1 for none."""

@@ -122,7 +122,9 @@ def committed_lsn(settings: Settings) -> int | None:
     status, body = (0, None) if found is None else ask(settings, "GET", f"/connectors/{found[0]}/offsets")
     if status != 200 or body is None:
         return None
-    known = [one["offset"].get("lsn") for one in body["offsets"] if one["offset"] is not None]
+    prefix = found[1].get("topic.prefix") if found else None  # those of earlier lives of the source stay there too
+    mine = [one for one in body["offsets"] if one["partition"].get("server") == prefix]
+    known = [one["offset"].get("lsn") for one in mine if one["offset"] is not None]
     return max((int(lsn) for lsn in known if lsn is not None), default=None)
 
 

@@ -239,6 +239,9 @@ def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
         yield _ok("connector", f"{name} and its task are running")
 
 
+_ANEW = 'Run "deltaworks source resnapshot"'
+
+
 def _slot(settings: Settings) -> Iterator[Finding]:
     """Debezium does not notice that its slot was dropped and made anew: changes in between would be lost unseen."""
     found = connect.connector_of(settings) if "connect" in stack.state(settings).parts else None
@@ -247,16 +250,16 @@ def _slot(settings: Settings) -> Iterator[Finding]:
     name = found[1].get("slot.name", "debezium")
     slot = slot_of(settings, name)
     if slot is None:
-        yield _fail("slot", f"{name} does not exist: changes are being missed", "Take a new snapshot of the source")
+        yield _fail("slot", f"{name} does not exist: changes are being missed", _ANEW)
         return
     if not slot["active"]:
         yield _fail("slot", f"{name} has no reader", 'Run "deltaworks logs connect"')
     if slot["wal_status"] in {"unreserved", "lost"}:
-        yield _fail("slot", f"{name} is {slot['wal_status']}: WAL that it needs goes or is gone", "Take a new snapshot")
+        yield _fail("slot", f"{name} is {slot['wal_status']}: WAL that it needs goes or is gone", _ANEW)
     read = connect.committed_lsn(settings)
     if read is not None and slot["confirmed"] is not None and slot["confirmed"] > read:
         finding = f"{name} starts behind what Connect has read: it was dropped and made anew, changes are missing"
-        yield _fail("slot", finding, "Take a new snapshot of the source")
+        yield _fail("slot", finding, _ANEW)
     text = f"{name} retains {slot['retained'] / 2**20:.0f} MB of WAL"
     if slot["retained"] > _WAL_BYTES_WARN:
         yield _warn("slot", text, "See whether the connector gets on: deltaworks logs connect")

@@ -227,8 +227,9 @@ def _match(key: str, wanted: bool) -> Callable[[Kwargs, Columns], Check]:
     def check(kwargs: Kwargs, types: Columns) -> Check:
         column, given = kwargs["column"], kwargs.get(key)
         _text_only(column, types)
-        patterns = given if isinstance(given, list) else [given]
-        if not patterns or not all(isinstance(one, str) for one in patterns):
+        listed: list[Any] = given if isinstance(given, list) else [given]
+        patterns = [one for one in listed if isinstance(one, str)]
+        if not patterns or len(patterns) < len(listed):
             raise NotCompiledError(f"{key} is no text", "Write it in single quotes")
         try:
             if wanted and kwargs.get("match_on", "any") == "any":

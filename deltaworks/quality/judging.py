@@ -5,7 +5,7 @@ NaN is equal to itself and greater than everything.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -60,12 +60,17 @@ def proven(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def judge(rules: Sequence[Rule], rows: pa.RecordBatch, among: Array) -> Verdicts:
-    """Judge the rows where `among` is true."""
+def judge(
+    rules: Sequence[Rule], rows: pa.RecordBatch, among: Array, *, unsent: Mapping[str, Array] | None = None
+) -> Verdicts:
+    """Judge the rows where `among` is true, each by the rules whose columns it carries (`unsent`: per column not)."""
     refused: dict[int, str] = {}
     warned: dict[int, list[str]] = {}
+    unsent = unsent or {}
     for rule in rules:
         found = pc.and_(pc.fill_null(broken(rule.check, rows), False), among)
+        for column in unsent.keys() & {*_columns(rule.check)}:
+            found = pc.and_(found, pc.invert(unsent[column]))
         if not pc.any(found).as_py():
             continue
         for place in pc.indices_nonzero(found).to_pylist():
@@ -75,6 +80,10 @@ def judge(rules: Sequence[Rule], rows: pa.RecordBatch, among: Array) -> Verdicts
                 warned.setdefault(place, []).append(rule.name)
     kept = {place: tuple(dict.fromkeys(names)) for place, names in warned.items() if place not in refused}
     return Verdicts(refused=refused, warned=kept)
+
+
+def _columns(check: Check) -> tuple[str, ...]:
+    return (check.column,) if hasattr(check, "column") else check.columns
 
 
 def broken(check: Check, rows: pa.RecordBatch) -> Array:

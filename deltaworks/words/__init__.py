@@ -4,7 +4,7 @@ from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, history, latest, least, raw, stateful, view
 from deltaworks.words.lateness import correct, drop, side_output
 from deltaworks.words.partitioning import day_of
-from deltaworks.words.reading import debezium, ignore, json, kafka, refuse
+from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
 from deltaworks.words.sharing import share
 from deltaworks.words.table import Column, Table
 
@@ -25,6 +25,7 @@ __all__ = [
     "ignore",
     "json",
     "kafka",
+    "keep",
     "latest",
     "least",
     "minutes",

@@ -14,9 +14,10 @@ class Kafka:
 
 @word
 class UnknownFields:
-    """What happens to JSON fields that the table does not declare."""
+    """What happens to fields that the table does not declare; `column` takes those that are kept."""
 
-    policy: Literal["ignore", "refuse"]
+    policy: Literal["ignore", "refuse", "keep"]
+    column: str | None = None
 
 
 @word
@@ -34,6 +35,7 @@ class Debezium:
 
     bronze: str
     table: str
+    unknown_fields: UnknownFields = UnknownFields(policy="ignore")
 
 
 Reads = Kafka | Json | Debezium | str | tuple[str, ...]
@@ -54,11 +56,19 @@ def refuse() -> UnknownFields:
     return UnknownFields(policy="refuse")
 
 
+def keep(column: str) -> UnknownFields:
+    """Keep undeclared fields as one JSON text, numbers as they were written, in this column: a string, null if none."""
+    return UnknownFields(policy="keep", column=column)
+
+
 def json(bronze: str, *, topic: str, unknown_fields: UnknownFields | None = None) -> Json:
     """Read the JSON events of one topic from a bronze table. Unknown fields are ignored unless said otherwise."""
     return Json(bronze=bronze, topic=topic, unknown_fields=unknown_fields or ignore())
 
 
-def debezium(bronze: str, *, table: str) -> Debezium:
-    """Read the changes of one source table (`public.orders`) from a bronze table."""
-    return Debezium(bronze=bronze, table=table)
+def debezium(bronze: str, *, table: str, unknown_fields: UnknownFields | None = None) -> Debezium:
+    """Read the changes of one source table (`public.orders`) from a bronze table.
+
+    Columns that only the source has are ignored unless said otherwise.
+    """
+    return Debezium(bronze=bronze, table=table, unknown_fields=unknown_fields or ignore())

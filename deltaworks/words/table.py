@@ -17,6 +17,7 @@ class Column:
     """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
 
     `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number).
+    `previously`: the name that the source gave it before; counts where a record lacks the present one.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Column:
     null: bool = dataclasses.field(default=True, kw_only=True)
     pii: bool = dataclasses.field(default=False, kw_only=True)
     wire: str | None = dataclasses.field(default=None, kw_only=True)
+    previously: str | None = dataclasses.field(default=None, kw_only=True)
     doc: str = dataclasses.field(kw_only=True)
 
 

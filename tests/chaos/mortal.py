@@ -19,7 +19,7 @@ from deltaworks.settings import Settings
 from tests.flows import Log, Owner, Record
 from tests.shop_rows import random_changes, random_views
 
-ROWS, BATCH = 90, 30
+ROWS, BATCH = 60, 20
 
 
 class Mortal(Driver):

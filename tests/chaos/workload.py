@@ -124,7 +124,7 @@ class Session(threading.Thread):
                 connection.execute(f"set lock_timeout = '{_LOCK_WAIT}'")
                 while not self.stop_asked.is_set():
                     self._transaction(connection)
-                    time.sleep(self.chance.uniform(0, 0.03))
+                    time.sleep(self.chance.uniform(0, 0.1))
         except Exception as error:  # noqa: BLE001  # a thread's error is handed to who waits for it
             self.error = error
 
@@ -199,7 +199,7 @@ class Session(threading.Thread):
         time.sleep(self.chance.uniform(0, 0.05))
         self._rename(connection, table, other, one)
 
-    def _delete(self, connection: Connection, table: Source) -> None:
+    def _remove(self, connection: Connection, table: Source) -> None:
         connection.execute(sql.SQL("delete from {} where {}").format(table.ident, table.where()), self._key(table))
 
     def _replace(self, connection: Connection, table: Source) -> None:
@@ -244,7 +244,7 @@ _STEPS = {
     Session._move: 8,
     Session._swap: 5,
     Session._there_and_back: 4,
-    Session._delete: 8,
+    Session._remove: 8,
     Session._replace: 5,
     Session._put_and_take: 5,
     Session._large: 1.5,

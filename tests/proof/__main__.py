@@ -6,6 +6,7 @@ Without options it dies at every point once, by an exception that leaves the flo
 table and path by signal 9. Exit code 1 if the checker finds anything.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ import typer
 
 from deltaworks.cli.show import out
 from deltaworks.engine.checker import Finding
+from deltaworks.engine.driver import leave
 from deltaworks.engine.session import open_session
 from deltaworks.settings import ROOT, AppSettings, Settings
 from tests.proof.killed import kill
@@ -105,5 +107,14 @@ def _kills(walk: Walk, every: Sequence[tuple[Death, ...]], chance: Random) -> It
     yield from ((kind, chance.choice(deaths)) for kind, deaths in sorted(kinds.items()))
 
 
+def run() -> None:
+    """Run the command line; exit codes: 0 nothing found, 1 something, 2 usage."""
+    try:
+        typer.run(main)
+    except SystemExit as end:
+        sys.stdout.flush()
+        leave(int(end.code or 0))
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    run()

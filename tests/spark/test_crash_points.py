@@ -26,7 +26,7 @@ EMPTY = {"batch.before-empty-commit"}  # Spark's append of nothing, a merge that
 POINTS = {
     "raw": {"auto": GATHERED, "spark": GATHERED},
     "append": {"auto": GATHERED | SETTLED, "spark": GATHERED | SETTLED | EMPTY},
-    "latest": {"auto": GATHERED | SETTLED | EMPTY, "spark": GATHERED | SETTLED | EMPTY},
+    "latest": {"auto": SETTLED | EMPTY, "spark": GATHERED | SETTLED | EMPTY},
     "aggregate": {"auto": SETTLED, "spark": SETTLED},
     "view": {"auto": SETTLED | EMPTY, "spark": SETTLED | EMPTY},
     "quarantine": {"auto": GATHERED, "spark": GATHERED},

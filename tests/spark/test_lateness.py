@@ -85,16 +85,15 @@ def test_a_time_that_is_not_believed_is_refused_and_moves_no_mark(
     assert verdicts(owner) == {"ok"}
 
 
-@PATHS
 @pytest.mark.parametrize(
     ("policy", "late_day", "late_notes", "missed"),
     [("correct", 2, [], 0), ("drop", 1, [], 1), ("side_output", 1, ["late"], 1)],
 )
 def test_policies_differ_in_late_rows_alone(
-    spark: SparkSession, tmp_path: Path, path: str, policy: str, late_day: int, late_notes: list[str], missed: int
+    spark: SparkSession, tmp_path: Path, policy: str, late_day: int, late_notes: list[str], missed: int
 ) -> None:
-    """A row that is late by exactly `after` is used by all three."""
-    owner, log = Owner(spark, project(tmp_path, policy), "tiny", path=path), Log()
+    """A row that is late by exactly `after` is used by all three. By Spark: test_late_policies.py."""
+    owner, log = Owner(spark, project(tmp_path, policy), "tiny"), Log()
     take(owner, log, [note("new", START)])
     millisecond = timedelta(milliseconds=1)
 

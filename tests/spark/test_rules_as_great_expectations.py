@@ -3,7 +3,6 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import great_expectations as gx
@@ -29,10 +28,9 @@ Wanted = tuple[str, dict[str, Any]]
 class _Oracle:
     """Great Expectations over one DataFrame on Spark."""
 
-    def __init__(self, rows: DataFrame, home: Path) -> None:
+    def __init__(self, rows: DataFrame) -> None:
         self.rows = rows
-        context = gx.get_context(mode="ephemeral", project_root_dir=str(home))
-        context.variables.progress_bars = {"globally": False}
+        context = gx.get_context(mode="ephemeral")
         asset = context.data_sources.add_spark("spark").add_dataframe_asset("rows")
         self.batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": rows})
         self.engine = self.batch.data.execution_engine
@@ -48,7 +46,9 @@ class _Oracle:
     def unexpected(self, wanted: list[Wanted]) -> list[set[int]]:
         """The same for many: the conditions that its own metrics are made of, asked together."""
         metrics = [self._condition(one) for one in wanted]
-        found, aborted = MetricsCalculator(execution_engine=self.engine).compute_metrics(metrics)
+        found, aborted = MetricsCalculator(execution_engine=self.engine, show_progress_bars=False).compute_metrics(
+            metrics
+        )
         assert not aborted, aborted
         together: dict[str, list[int]] = defaultdict(list)
         for at, metric in enumerate(metrics):
@@ -73,7 +73,7 @@ class _Oracle:
 
     def _condition(self, wanted: Wanted) -> MetricConfiguration:
         """The metric of the rows that are unexpected, found among those that the expectation asks for."""
-        expectation = ExpectationConfiguration(type=wanted[0], kwargs=wanted[1]).to_domain_obj()
+        expectation: Any = ExpectationConfiguration(type=wanted[0], kwargs=wanted[1]).to_domain_obj()
         asked = expectation.get_validation_dependencies(self.engine, {"result_format": "COMPLETE"})
         name = f"{expectation.map_metric}.unexpected_count"
         count = asked.get_metric_configuration(name)
@@ -107,10 +107,10 @@ def _judged(one: Compiled, rows: pa.RecordBatch) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def oracle(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[_Oracle, pa.RecordBatch]:
+def oracle(spark: SparkSession) -> tuple[_Oracle, pa.RecordBatch]:
     """Give Great Expectations and the same rows as Arrow."""
     rows = rule_corpus.rows(seeded(), 160).combine_chunks()
-    return _Oracle(spark.createDataFrame(rows).cache(), tmp_path_factory.mktemp("gx")), rows.to_batches()[0]
+    return _Oracle(spark.createDataFrame(rows).cache()), rows.to_batches()[0]
 
 
 def test_every_compiled_type_judges_each_row_as_great_expectations_does(

@@ -54,6 +54,12 @@ WALLS = (
         why="words are plain values: everything else is built on them",
     ),
     Wall(
+        part="deltaworks/quality/**",
+        never=(*_BOTH, "great_expectations", *_ABOVE_WORDS),
+        ruff=_BOTH,
+        why="the catalog, the driver and Spark's Python workers judge by the same rules, without Great Expectations",
+    ),
+    Wall(
         part="deltaworks/catalog/**",
         never=(
             *_BOTH,

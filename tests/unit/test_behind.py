@@ -58,9 +58,11 @@ def test_events_are_listed_by_where_they_went(tmp_path: Path) -> None:
 
     found = numbers(web, "silver.page_views")
 
-    assert {name: one.count for name, one in found.items()} == {"read": 6, "taken": 2, "refused": 2, "duplicate": 2}
+    assert {name: one.count for name, one in found.items()} == {
+        "rows": 2, "read": 6, "taken": 2, "refused": 2, "duplicate": 2
+    }  # fmt: skip
     assert found["refused"].command == "deltaworks quarantine show silver.page_views"
-    for name in ("read", "taken", "duplicate"):
+    for name in ("rows", "read", "taken", "duplicate"):
         assert listed(web, found[name]) == found[name].count, name
 
 
@@ -76,19 +78,23 @@ def test_changes_are_listed_by_where_they_went(tmp_path: Path) -> None:
 
     found = numbers(shop, "silver.orders")
 
-    counts = {"read": 7, "taken": 2, "superseded": 1, "refused": 2, "not_mine": 2}
+    counts = {"rows": 1, "read": 7, "taken": 2, "superseded": 1, "refused": 2, "not_mine": 2}
     assert {name: one.count for name, one in found.items()} == counts
-    for name in ("read", "taken", "superseded", "not_mine"):
+    for name in ("rows", "read", "taken", "superseded", "not_mine"):
         assert listed(shop, found[name]) == found[name].count, name
 
 
-def test_bronze_rows_are_listed(tmp_path: Path) -> None:
-    """Every row that was read is there."""
+def test_bronze_rows_and_gaps_are_listed(tmp_path: Path) -> None:
+    """Every row that was read is there; offsets without a row are the broker's to explain."""
     web = owner(tmp_path, "web", [view(1), view(2)])
+    web.log.ends["page_views", 1] = 5
+    web.log.send([view(3)])
+    web.bronze()
 
     found = numbers(web, "bronze.web_events")
 
-    assert [listed(web, one) for one in found.values()] == [2, 2]
+    assert [listed(web, found[name]) for name in ("rows", "read", "taken")] == [3, 3, 3]
+    assert (found["gaps"].count, found["gaps"].command) == (3, "deltaworks ledger --gaps page_views")
 
 
 @pytest.mark.parametrize("policy", [drop(after=minutes(10)), side_output(after=minutes(10))])
@@ -98,7 +104,9 @@ def test_late_rows_are_listed_where_they_are(tmp_path: Path, policy: Late) -> No
     declared = web.catalog["gold.page_views_per_minute"]
     entry = Entry(kind="batch", app="web", epoch=1, ingest_seq=2, totals=Counts(read=3, taken=2, late=1))
 
-    found = {one.number: one for one in behind(replace(declared, table=replace(declared.table, late=policy)), entry)}
+    found = {
+        one.number: one for one in behind(replace(declared, table=replace(declared.table, late=policy)), entry, rows=0)
+    }
 
     if isinstance(policy, SideOutput):
         assert found["late"].command == 'deltaworks sql "select * from gold.page_views_per_minute__late"'

@@ -53,7 +53,7 @@ def test_ledger_of_a_table_says_what_stands_behind_it() -> None:
     shown = answer("ledger", "silver.page_views")
 
     assert {one["number"]: one["count"] for one in shown["numbers"]} == {
-        "read": 5, "taken": 3, "refused": 1, "duplicate": 1
+        "rows": 3, "read": 5, "taken": 3, "refused": 1, "duplicate": 1
     }  # fmt: skip
     assert all(one["command"].startswith("deltaworks ") for one in shown["numbers"])
     assert shown["processed_through"]["offsets"] == {"page_views": {"0": 0, "1": 5}}

@@ -19,10 +19,9 @@ from deltaworks.cli import stack
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.checker.source import equals
-from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
 from deltaworks.settings import Settings
-from tests.flows import Log, Record
+from tests.flows import Log, Record, take_arrow
 from tests.intruder import Intruder
 from tests.tiny_project import Project
 
@@ -58,7 +57,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     log, flow = Log(), opened(settings)
     for records in BATCHES:
         log.send(records)
-        take(flow, log.batch())
+        take_arrow(flow, log.batch())
     return settings
 
 
@@ -75,15 +74,6 @@ def opened(settings: Settings) -> Flow:
     flow = Flow(app="tiny", epoch=1, catalog=known, settings=settings, guard=lambda: None)
     flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics})
     return flow
-
-
-def take(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
-    """One micro-batch into bronze, and `above` it."""
-    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
-    for writer in flow.bronze:
-        writer.take_arrow(rows, committer)
-    for one in flow.writers if above else ():
-        one.take(None, committer)  # type: ignore[arg-type]  # no DataFrame is made of so few rows
 
 
 def found(settings: Settings, *, at_rest: bool = True) -> set[tuple[str, str]]:
@@ -217,7 +207,7 @@ def test_a_table_that_is_behind_is_found_at_rest_only(settings: Settings) -> Non
         log.send(records)
         log.batch()
     log.send([note("d", 3), Record(topic="notes", value=b"")])
-    take(flow, log.batch(), above=False)
+    take_arrow(flow, log.batch(), above=False)
 
     assert found(settings) == {("I6", NOTES), ("I6", MEMBERS)}
     assert not found(settings, at_rest=False)

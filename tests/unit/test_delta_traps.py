@@ -12,8 +12,9 @@ from deltaworks.engine.commit import Clause, Committer, Merge, _on
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import TXN_APP, OwnedTable
 from deltaworks.engine.maintenance import compact
-from deltaworks.engine.writers.aggregate import _COMBINED
+from deltaworks.engine.writers.aggregate import combined
 from deltaworks.errors import CommitLostError
+from deltaworks.words.keeping import Combine
 
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 COMMITTER = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
@@ -140,11 +141,11 @@ def test_bytes_that_are_no_text_are_refused_before_they_are_committed(tmp_path: 
 
 
 @pytest.mark.parametrize(("how", "expected"), [("add", [3, 5, 7]), ("least", [1, 5, 7]), ("greatest", [2, 5, 7])])
-def test_combining_ignores_null_and_finds_null_keys(tmp_path: Path, how: str, expected: list[int]) -> None:
+def test_combining_ignores_null_and_finds_null_keys(tmp_path: Path, how: Combine, expected: list[int]) -> None:
     """A sum with null is null in SQL, and a null key equals nothing: both would lose what was counted."""
     table = owned(tmp_path)
     clauses = (
-        Clause(on="matched", act="update", set={"value": _COMBINED[how].format("value")}),  # type: ignore[index]
+        Clause(on="matched", act="update", set={"value": combined("value", how, pa.int64())}),
         Clause(on="not matched", act="insert", set={"key": "s.key", "value": "s.value"}),
     )
     merge = Merge(keys=("key",), nullable_keys=frozenset({"key"}), clauses=clauses)

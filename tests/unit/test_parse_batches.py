@@ -186,5 +186,5 @@ def test_bronze_may_come_in_other_arrow_shapes() -> None:
 
 def test_system_columns_follow_the_declared_ones() -> None:
     """The result's schema is the declaration plus the system's columns, whatever the rows are."""
-    assert JSON.schema.names == [*(column.name for column in COLUMNS), *SYSTEM.names]
+    assert JSON.schema.names == [*(column.name for column in COLUMNS), *SYSTEM.names, "_warned"]
     assert JSON.parse(bronze(["x"])).schema == JSON.parse(bronze([])).schema == JSON.schema

@@ -168,7 +168,7 @@ def test_a_producer_without_end_of_new_fields_fills_no_memory() -> None:
     rows = made.parse(bronze([event(**{f"field_{number}": 1}) for number in range(3_000)]))
 
     assert set(rows["_kind"].to_pylist()) == {"row"}
-    assert len(made._way.shapes._judged) <= 1_000  # type: ignore[union-attr]  # it reads JSON
+    assert len(made._way.fields.shapes._judged) <= 1_000  # it reads JSON
 
 
 def test_a_key_that_is_no_column_is_found_before_anything_runs() -> None:

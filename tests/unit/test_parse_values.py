@@ -16,7 +16,7 @@ from deltaworks.errors import DeclarationError
 from deltaworks.words import Column
 from tests.chance import seeded
 
-TOAST = "value not sent (unchanged TOAST); refold needed"
+TOAST = "value not sent"
 Case = tuple[str, str | None, str, Any]
 
 

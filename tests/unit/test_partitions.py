@@ -10,6 +10,7 @@ import pytest
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.maintenance import compact
 from deltaworks.engine.partition import PARTS_LISTED_MAX, Partition
 from deltaworks.errors import LakeError
 
@@ -123,6 +124,20 @@ def test_row_moves_to_another_part(tmp_path: Path) -> None:
         ("update_postimage", "a", friday),
         ("update_preimage", "a", monday),
     ]
+
+
+def test_compaction_keeps_the_parts(tmp_path: Path) -> None:
+    """The files of a part become one; rows stay where they are."""
+    table = owned(tmp_path, DAY)
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2)]
+    for number in range(3):
+        put(table, [("x", at, number) for at in days])
+
+    told = compact(table, command=1, guard=lambda: None, report=lambda _: None)
+
+    assert (told["files_before"], told["files_after"]) == (6, 2)
+    assert parts(table) == {at.date() for at in days}
+    assert [value for _, _, value in found(table)] == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(("was", "now"), [(None, DAY), (DAY, None), (DAY, CITY)])

@@ -43,7 +43,7 @@ def test_copy_has_every_commit_once(web: ArrowOwner) -> None:
     rows = copied(web)
 
     versions = {table.name: table.version for table in web.flow.tables() if table is not web.flow.book.table}
-    assert len(versions) == 4
+    assert len(versions) >= 5
     assert [(row["table_name"], row["version"]) for row in rows] == [
         (name, version) for name in sorted(versions) for version in range(versions[name] + 1)
     ]
@@ -112,7 +112,7 @@ def test_long_backlog_is_copied_in_parts(web: ArrowOwner, monkeypatch: pytest.Mo
 
     assert COMMITS_MAX >= 1_000
     assert turns == [True, True, True, False, False]
-    assert len(copied(web)) == 10
+    assert len(copied(web)) == sum(one.version + 1 for one in web.flow.tables() if one is not web.flow.book.table)
 
 
 def test_analysts_see_the_entries_of_all_apps_as_one_table(web: ArrowOwner) -> None:

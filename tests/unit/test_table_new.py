@@ -123,6 +123,13 @@ REFUSED = {
         Wish(name="gold.x", reads=("silver.notes",), kept_as="agregate"),
         "gold.x: there is no way to keep called agregate. The nearest is aggregate.",
     ),
+    "a way that needs more to be said": (
+        Wish(name="gold.x", reads=("silver.notes",), kept_as="stateful"),
+        (
+            "gold.x: a stateful table is not begun by itself: what is near is yours to say. "
+            "Begin with a copy of tables/gold/user_sessions, as docs/how-to/sessions-and-joins.md says."
+        ),
+    ),
     "a way that does not fit": (
         Wish(name="gold.x", reads=("silver.members",), kept_as="aggregate"),
         (

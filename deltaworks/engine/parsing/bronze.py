@@ -49,6 +49,11 @@ class Chunk:
         values: list[Any] = self.rows.column(name).to_pylist()
         return values
 
+    def value(self, place: int) -> bytes:
+        """The bytes of one row's value, which is not null."""
+        found: bytes = self.rows.column("value")[place].as_py()
+        return found
+
     def take(self, places: list[int]) -> "Chunk":
         """Only the rows at these places."""
         return self if len(places) == len(self) else Chunk(self.rows.take(pa.array(places, pa.int64())))

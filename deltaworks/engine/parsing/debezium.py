@@ -4,16 +4,27 @@ Of a record another's are: tombstones, heartbeats, the BEGIN and END of transact
 tables. A value that is none of these and no change record either cannot be told to be another's, so every table over
 that bronze refuses it. For a delete only the Kafka key counts: `before` holds invented defaults unless the source's
 replica identity is full.
+
+An update does not carry large values that it left as they were (unchanged TOAST): the connector's placeholder stands
+for them, and `_sent` names them. Nothing else may leave a value out: an insert carries them all, but for one that
+changes a row's key.
+
+The source's life is counted at the end of the connector's `topic.prefix`, which each record repeats as `source.name`:
+`shop`, then `shop-1`, and so on. Numbers of the log (LSN) are compared inside one life only.
 """
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk, read
 from deltaworks.engine.parsing.document import Document
+from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.engine.parsing.sheet import Sheet, sequence
@@ -30,6 +41,8 @@ AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
 _COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
 _ROW_OPS = frozenset({"r", "c", "u"})
 _STREAMED = (None, False, "false")
+_LAST_OF_TABLE = ("last_in_data_collection", "last")
+_LIFE = re.compile(r".*-([0-9]{1,6})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -39,9 +52,10 @@ class DebeziumParser:
     reads: Debezium
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
-    epoch: int
     timed: bool = False
     """Whether a change must say when it happened."""
+    partial: bool = False
+    """Whether an update may leave values out."""
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:
@@ -49,40 +63,44 @@ class DebeziumParser:
         return tuple(converter(column, ENCODING, key=column.name in self.keys) for column in self.columns)
 
     @cached_property
-    def row_shapes(self) -> Shapes:
+    def fields(self) -> Fields:
         """What `after` must have; the source's table may have more columns."""
         required = tuple(one.name for one in self.converters if not one.null)
-        return Shapes(names=tuple(one.name for one in self.converters), required=required, folded=False)
+        unknown = self.reads.unknown_fields
+        return Fields(columns=self.columns, required=required, unknown=unknown, folded=False, inside="after")
 
     @cached_property
     def key_shapes(self) -> Shapes:
         """What the key of a deleted row must have."""
-        return Shapes(names=self.keys, required=self.keys, folded=False)
+        older = {column.name: column.previously for column in self.columns if column.previously}
+        previously = {key: older[key] for key in self.keys if key in older}
+        return Shapes(names=self.keys, required=self.keys, folded=False, previously=previously)
 
     def batch(self, chunk: Chunk) -> pa.RecordBatch:
         """One row out for each row of the chunk."""
         sheet = Sheet.of(chunk)
-        lsns: list[int | None] = [None] * len(chunk)
-        streamed: list[int | None] = [None] * len(chunk)
-        commits: list[int | None] = [None] * len(chunk)
-        times: list[int | None] = [None] * len(chunk)
+        order = Order.of(chunk)
         keys: list[bytes | None] | None = None
         for place, found in enumerate(chunk.documents):
             change = _change(found, self.reads.table)
             if change is None:
+                if _ends_a_later_lifes_snapshot(found):
+                    sheet.keep(place, "snapshot", None)
+                    order.floors[place] = f"{_life(found):06d}"
                 continue
             if isinstance(change, str):
                 sheet.refuse(place, change)
                 continue
-            lsns[place], streamed[place], commits[place] = _lsn(change), _streamed(change), _commit(change)
-            times[place] = _at(change)
+            order.see(place, change)
             op = change["op"]
-            if lsns[place] is None:
+            if order.lsns[place] is None:
                 sheet.refuse(place, "source: no usable lsn")
-            elif self.timed and times[place] is None:
+            elif self.timed and order.times[place] is None:
                 sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
+                if change["source"].get("snapshot") in _LAST_OF_TABLE:
+                    order.floors[place] = order.begin(place)
             elif op == "d":
                 keys = chunk.column("key") if keys is None else keys
                 self._delete(sheet, place, keys[place])
@@ -90,33 +108,72 @@ class DebeziumParser:
                 sheet.keep(place, "truncate", None)
             else:
                 sheet.refuse(place, "op: not known")
-        source = self._source(chunk, commits, lsns, streamed)
-        return sheet.batch(self.converters, self.keys, source, at=times)
+        source = order.sequences()
+        floor = order.floor(source, sheet.kinds)
+        partial = _updates(chunk) if self.partial else None
+        return sheet.batch(self.converters, self.keys, source, at=order.times, floor=floor, partial=partial)
 
     def _row(self, sheet: Sheet, place: int, change: Document) -> None:
         after = change.get("after")
         if not isinstance(after, dict):
             sheet.refuse(place, "after: missing")
-        elif why := self.row_shapes.reason(after):
-            sheet.refuse(place, why)
         else:
-            sheet.keep(place, "row", after)
+            sheet.take(place, self.fields.take(after, lambda: sheet.chunk.value(place)))
 
     def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
         found = read(key)
         if isinstance(found, Refusal):
             sheet.refuse(place, f"key: {found.code}")
-        elif why := self.key_shapes.reason(found):
-            sheet.refuse(place, f"key: {why}")
         else:
-            sheet.keep(place, "delete", found)
+            verdict = self.key_shapes.verdict(found)
+            if verdict.reason is not None:
+                sheet.refuse(place, f"key: {verdict.reason}")
+            else:
+                sheet.keep(place, "delete", found | {name: found[old] for old, name in verdict.renamed})
 
-    def _source(
-        self, chunk: Chunk, commits: list[int | None], lsns: list[int | None], streamed: list[int | None]
-    ) -> pa.Array:
-        offsets = chunk.rows.column("offset")
-        commit, lsn, stream = pa.array(commits, pa.int64()), pa.array(lsns, pa.int64()), pa.array(streamed, pa.int8())
-        return sequence(f"{self.epoch:06d}", (commit, 20), (lsn, 20), (stream, 1), (offsets, 20))
+
+@dataclass(kw_only=True)
+class Order:
+    """Where the changes of a chunk stand in the source, by place."""
+
+    chunk: Chunk
+    lives: list[int]
+    lsns: list[int | None]
+    streamed: list[int | None]
+    commits: list[int | None]
+    times: list[int | None]
+    floors: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> "Order":
+        """Nothing known yet."""
+        count = len(chunk)
+        nothing: list[list[int | None]] = [[None] * count for _ in range(4)]
+        lsns, streamed, commits, times = nothing
+        return cls(chunk=chunk, lives=[0] * count, lsns=lsns, streamed=streamed, commits=commits, times=times)
+
+    def see(self, place: int, change: Document) -> None:
+        """Take down what a change of the table says."""
+        self.lives[place], self.times[place] = _life(change), _at(change)
+        self.lsns[place], self.streamed[place], self.commits[place] = _lsn(change), _streamed(change), _commit(change)
+
+    def begin(self, place: int) -> str:
+        """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""
+        return f"{self.lives[place]:06d}/{self.lsns[place]:020d}/{self.lsns[place]:020d}/0"
+
+    def sequences(self) -> pa.Array:
+        """One text per change that sorts as the changes happened."""
+        lives, lsns = pa.array(self.lives, pa.int32()), pa.array(self.lsns, pa.int64())
+        commits = pc.coalesce(pa.array(self.commits, pa.int64()), lsns)
+        streamed, offsets = pa.array(self.streamed, pa.int8()), self.chunk.rows.column("offset")
+        return sequence((lives, 6), (commits, 20), (lsns, 20), (streamed, 1), (offsets, 20))
+
+    def floor(self, sources: pa.Array, kinds: list[str]) -> pa.Array | None:
+        """What empties the table of all that is older: a truncation, the end of a snapshot."""
+        if not self.floors and "truncate" not in kinds:
+            return None
+        told = pa.array([self.floors.get(place) for place in range(len(kinds))], pa.string())
+        return pc.if_else(pc.equal(pa.array(kinds), "truncate"), sources, told)
 
 
 def _change(found: Document | Refusal, table: str) -> Document | str | None:
@@ -142,14 +199,17 @@ def _lsn(change: Document) -> int | None:
     return lsn if type(lsn) is int and 0 <= lsn <= LSN_MAX else None
 
 
-def _commit(change: Document) -> int:
-    """The LSN of the commit before the change's own transaction, 0 in a snapshot and right after it.
+def _commit(change: Document) -> int | None:
+    """The LSN of the commit before the change's own transaction, None in a snapshot and right after it.
 
     Transactions count in the order of their commits. Their changes' own LSNs do not tell it: an insert that waits
     until another transaction has given its key free has a lower LSN than the deletion that it waits for.
+
+    Where none is told, the change's own LSN stands for it: higher than what was committed before the snapshot, so that
+    a second snapshot of one life counts too, and lower than the commit of the first transaction after it.
     """
     found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
-    return min(int(found[1]), LSN_MAX) if found else 0
+    return min(int(found[1]), LSN_MAX) if found else None
 
 
 def _at(change: Document) -> int | None:
@@ -163,3 +223,36 @@ def _at(change: Document) -> int | None:
 def _streamed(change: Document) -> int:
     """0 for a row of a snapshot: the first streamed change may have the snapshot's own lsn."""
     return 1 if change["source"].get("snapshot") in _STREAMED else 0
+
+
+def _life(change: Document) -> int:
+    """How often the source began anew."""
+    name = change["source"].get("name")
+    return _count(name) if type(name) is str else 0
+
+
+@lru_cache(maxsize=100)
+def _count(name: str) -> int:
+    found = _LIFE.fullmatch(name)
+    return int(found[1]) if found else 0
+
+
+def _ends_a_later_lifes_snapshot(found: Document | Refusal) -> TypeGuard[Document]:
+    """Whether another table's record says that the snapshot of all tables, with which a later life begins, is over.
+
+    A table that is empty in the source has no record of its own that could say so.
+    """
+    if isinstance(found, Refusal) or found.get("op") != "r":
+        return False
+    source = found.get("source")
+    return isinstance(source, dict) and source.get("snapshot") == "last" and _life(found) > 0
+
+
+def _updates(chunk: Chunk) -> Callable[[int], bool]:
+    """Tells which of the chunk's changes are updates: only those leave values out."""
+
+    def is_update(place: int) -> bool:
+        found = chunk.documents[place]
+        return not isinstance(found, Refusal) and found["op"] == "u"
+
+    return is_update

@@ -1,14 +1,14 @@
 """Tables that read JSON events: each value of the topic is one row."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.refusal import Refusal
-from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.engine.parsing.sheet import Sheet, sequence
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
@@ -33,12 +33,13 @@ class JsonParser:
         return tuple(converter(column, ENCODING) for column in self.columns)
 
     @cached_property
-    def shapes(self) -> Shapes:
+    def fields(self) -> Fields:
         """Which fields an event must and may have."""
-        return Shapes(
-            names=tuple(column.name for column in self.columns),
+        return Fields(
+            columns=self.columns,
             required=tuple(column.name for column in self.columns if not column.null),
-            strays=self.reads.unknown_fields.policy == "ignore",
+            unknown=self.reads.unknown_fields,
+            folded=True,
         )
 
     def batch(self, chunk: Chunk) -> pa.RecordBatch:
@@ -46,14 +47,11 @@ class JsonParser:
         sheet = Sheet.of(chunk)
         mine = pc.equal(chunk.rows.column("topic"), self.reads.topic)
         places = pc.indices_nonzero(mine).to_pylist()
-        reason = self.shapes.reason
         for place, found in zip(places, chunk.take(places).documents, strict=True):
             if isinstance(found, Refusal):
                 sheet.refuse(place, found.code)
-            elif why := reason(found):
-                sheet.refuse(place, why)
             else:
-                sheet.keep(place, "row", found)
+                sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
         return sheet.batch(self.converters, (), self._source(chunk, mine), self.timely)
 
     def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:

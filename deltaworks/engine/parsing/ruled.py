@@ -1,5 +1,6 @@
 """Parsed rows judged by the row rules: a broken critical one refuses the row, a broken warning is noted with it."""
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ _BYTES = {"_key": "key", "_value": "value"}
 
 def ruled(parsed: pa.RecordBatch, chunk: Chunk, rules: Sequence[Rule]) -> pa.RecordBatch:
     """The same rows with `WARNED`; those that break a critical rule become refused ones."""
-    verdicts = judge(rules, parsed, pc.equal(parsed.column("_kind"), "row"))
+    verdicts = judge(rules, parsed, pc.equal(parsed.column("_kind"), "row"), unsent=_unsent(parsed))
     count = parsed.num_rows
     warned = (
         [None] * count
@@ -36,3 +37,13 @@ def ruled(parsed: pa.RecordBatch, chunk: Chunk, rules: Sequence[Rule]) -> pa.Rec
                 columns[name] = pc.if_else(refused, pa.scalar(None, array.type), array)
     schema = parsed.schema.append(WARNED)
     return pa.RecordBatch.from_arrays([*columns.values(), pa.array(warned, pa.string())], schema=schema)
+
+
+def _unsent(parsed: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Per column that some row leaves out the rows that do: what it keeps was judged when it was sent."""
+    notes = parsed.column("_sent")
+    if notes.null_count == len(notes):
+        return {}
+    texts = pc.fill_null(notes, "{}")
+    names = {name for text in pc.unique(texts).to_pylist() for name in json.loads(text)}
+    return {name: pc.match_substring(texts, json.dumps(name)) for name in names}

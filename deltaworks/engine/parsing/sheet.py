@@ -1,6 +1,7 @@
 """Parsed rows on their way out: one row out for each row of bronze, in its order."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -8,8 +9,9 @@ import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk
 from deltaworks.engine.parsing.document import Document
+from deltaworks.engine.parsing.fields import Taken
 from deltaworks.engine.parsing.timely import Timely
-from deltaworks.engine.parsing.values import Converter
+from deltaworks.engine.parsing.values import UNSENT, Converter
 
 SYSTEM = pa.schema(
     [
@@ -17,6 +19,9 @@ SYSTEM = pa.schema(
         ("_reason", pa.string()),
         ("_source", pa.string()),
         ("_at", pa.timestamp("us", "UTC")),
+        ("_sent", pa.string()),
+        ("_floor", pa.string()),
+        ("_strays", pa.string()),
         ("_seq", pa.int64()),
         ("_topic", pa.string()),
         ("_partition", pa.int32()),
@@ -28,9 +33,13 @@ SYSTEM = pa.schema(
 )
 """The columns that follow the declared ones.
 
-`_kind`: row, delete, truncate, refused or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
-source's order; null where that is unknown. `_at`: when the source says it happened, null where it does not. `_seq`,
-`_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`, `_value`: the bytes of refused rows only.
+`_kind`: row, delete, truncate, refused, snapshot (the end of the source's snapshot, told by another table's row) or
+other (not this table's). `_reason`: of refused rows. `_source`: sorts in the source's order; null where that is
+unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of a row that does not carry all
+columns, a JSON object of those that it leaves out (see `writers/partial.py`); else null. `_floor`: all of the table
+that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's undeclared fields, null if
+it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`, `_value`: the bytes of
+refused rows and of those with `_sent`, only.
 """
 
 _BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}
@@ -47,6 +56,10 @@ class Sheet:
     kinds: list[str]
     records: list[Document | None]
     reasons: dict[int, str] = field(default_factory=dict)
+    strays: dict[int, str] = field(default_factory=dict)
+    """Per row with undeclared fields their names, as JSON."""
+    unsent: dict[int, list[str]] = field(default_factory=dict)
+    """Per row that does not carry all columns the ones that it leaves out."""
 
     @classmethod
     def of(cls, chunk: Chunk) -> "Sheet":
@@ -57,6 +70,15 @@ class Sheet:
         """This row is ours; `record` has the fields of a row, or the key of a deleted one."""
         self.kinds[place] = kind
         self.records[place] = record
+
+    def take(self, place: int, taken: Taken) -> None:
+        """This row is ours: a row, or refused for its fields."""
+        if taken.record is None:
+            self.refuse(place, taken.reason or "")
+        else:
+            self.keep(place, "row", taken.record)
+        if taken.strays is not None:
+            self.strays[place] = taken.strays
 
     def refuse(self, place: int, reason: str) -> None:
         """Set this row aside."""
@@ -71,21 +93,36 @@ class Sheet:
         source: pa.Array,
         timely: Timely | None = None,
         at: Sequence[int | None] | None = None,
+        *,
+        floor: pa.Array | None = None,
+        partial: Callable[[int], bool] | None = None,
     ) -> pa.RecordBatch:
-        """The parsed rows; values that do not fit are refused here, and events whose time is not believed."""
-        arrays = self._columns(converters, keys, timely)
+        """The parsed rows; values that do not fit are refused here, and events whose time is not believed.
+
+        `partial` says whether the row at a place may leave out columns that are no keys.
+        """
+        arrays = self._columns(converters, keys, timely, partial or _never)
         kinds = pa.array(self.kinds, pa.string())
         reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
         bronze = self.chunk.rows
         times = pa.array([None] * len(self.kinds) if at is None else at, SYSTEM.field("_at").type)
         by_name = {"_kind": kinds, "_reason": reasons, "_source": source, "_at": times}
+        by_name |= {"_sent": self._texts({at: _note(names) for at, names in self.unsent.items()})}
+        by_name |= {"_strays": self._texts(self.strays)}
+        by_name |= {"_floor": pa.nulls(len(kinds), pa.string()) if floor is None else floor}
         by_name |= {name: bronze.column(of) for name, of in _BRONZE.items()}
-        by_name |= {name: self._refused_only(bronze.column(of), kinds) for name, of in _BYTES.items()}
+        by_name |= {name: self._kept_only(bronze.column(of), kinds) for name, of in _BYTES.items()}
         return pa.RecordBatch.from_arrays(
             [*arrays, *(by_name[name] for name in SYSTEM.names)], schema=schema_of(converters)
         )
 
-    def _columns(self, converters: Sequence[Converter], keys: Sequence[str], timely: Timely | None) -> list[pa.Array]:
+    def _columns(
+        self,
+        converters: Sequence[Converter],
+        keys: Sequence[str],
+        timely: Timely | None,
+        partial: Callable[[int], bool],
+    ) -> list[pa.Array]:
         """Convert column by column: keys of rows and deletes, everything else of rows."""
         rows = self._picked("row")
         keyed = rows + self._picked("delete")
@@ -94,7 +131,11 @@ class Sheet:
             picked = keyed if one.name in keys else rows
             array, refused = one.column([record.get(one.name) for _, record in picked])
             for at, code in refused.items():
-                self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
+                place = picked[at][0]
+                if code == UNSENT and one.name not in keys and partial(place):
+                    self.unsent.setdefault(place, []).append(one.name)
+                else:
+                    self.reasons.setdefault(place, f"{one.name}: {code}")
             if timely is not None and one.name == timely.column:
                 arrived = self.chunk.rows.column("timestamp").take(pa.array([at for at, _ in picked], pa.int64()))
                 for at, code in timely.refused(array, arrived):
@@ -102,6 +143,7 @@ class Sheet:
             converted.append((array, picked))
         for place in self.reasons:
             self.kinds[place] = "refused"
+            self.unsent.pop(place, None)
         if not self.reasons and len(rows) == len(self.kinds):
             return [array for array, _ in converted]
         at_rows, at_keyed = self._back(rows), self._back(keyed)
@@ -119,15 +161,31 @@ class Sheet:
                 indices[place] = at
         return pa.array(indices, pa.int64())
 
-    def _refused_only(self, array: pa.Array, kinds: pa.Array) -> pa.Array:
-        if not self.reasons:
+    def _kept_only(self, array: pa.Array, kinds: pa.Array) -> pa.Array:
+        if not self.reasons and not self.unsent:
             return pa.nulls(len(array), array.type)
-        return pc.if_else(pc.equal(kinds, "refused"), array, pa.scalar(None, array.type))
+        kept = pc.equal(kinds, "refused")
+        if self.unsent:
+            kept = pc.or_(kept, pa.array([place in self.unsent for place in range(len(kinds))], pa.bool_()))
+        return pc.if_else(kept, array, pa.scalar(None, array.type))
+
+    def _texts(self, texts: dict[int, str]) -> pa.Array:
+        if not texts:
+            return pa.nulls(len(self.kinds), pa.string())
+        return pa.array([texts.get(place) for place in range(len(self.kinds))], pa.string())
 
 
 def schema_of(converters: Sequence[Converter]) -> pa.Schema:
     """The declared columns, then the system's; all may be null, for refused rows are."""
     return pa.schema([*((one.name, one.type) for one in converters), *SYSTEM])
+
+
+def _note(names: Sequence[str]) -> str:
+    return json.dumps(dict.fromkeys(names, ""))
+
+
+def _never(_place: int) -> bool:
+    return False
 
 
 def sequence(*parts: str | tuple[pa.Array, int]) -> pa.Array:

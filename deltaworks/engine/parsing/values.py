@@ -46,6 +46,8 @@ _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"  # as JSON write
 _IS_TIMESTAMP, _IS_DATE, _IS_NUMBER = re.compile(_TIMESTAMP), re.compile(_DATE), re.compile(_NUMBER)
 _NUMBER_LENGTH_MAX = 400  # no declared decimal needs more; bounds the work on a hostile text
 _SPECIAL = {"nan", "inf", "infinity"}
+UNSENT = "value not sent"
+"""Code of a value that the source left out because it is what it was (an unchanged TOAST value)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,7 @@ class Converter:
                 raise Refusal("null")
             return None
         if self.unsent and _is_unsent(value, self.unsent):
-            raise Refusal("value not sent (unchanged TOAST); refold needed")
+            raise Refusal(UNSENT)
         return self.one(value)
 
 

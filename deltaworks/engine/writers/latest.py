@@ -1,7 +1,7 @@
 """`latest`: one row per key, placed by the change's sequence, so that order of arrival does not matter."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,36 +15,54 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.writers.folding import Folding
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.partial import is_partial
 from deltaworks.engine.writers.writer import span
 
-SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string())])
-"""The ingest batch and the change's sequence, stored with the row."""
+SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string()), ("_sent", pa.string())])
+"""The ingest batch, the change's sequence, and its note (see `partial.py`), stored with the row."""
 
 
 def deleted_schema(declared: Declared) -> pa.Schema:
     """Remembered deletes: keys, the sequence of the deletion, the ingest batch that brought it."""
     columns = arrow_schema(declared.table.columns)
-    return pa.schema([*(columns.field(key) for key in declared.keys), *SYSTEM])
+    own = [field for field in SYSTEM if field.name != "_sent"]
+    return pa.schema([*(columns.field(key) for key in declared.keys), *own])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What a batch holds: its last floor, whether a change leaves something out, its first and last sequence."""
+
+    floor: str | None
+    partial: bool
+    first: str | None
+    last: str | None
 
 
 class LatestWriter(OverBronze):
     """Merges the newest change of each key of a batch.
 
     A deletion leaves no row that an older change could be compared with, so deletions are remembered beside the
-    table, and the last truncation in the position.
+    table, and in the position the floor: the last truncation, or the begin of the last snapshot that has ended. Partial
+    changes are folded with what is there.
     """
 
-    def __init__(self, *args: Any, deleted: OwnedTable, **given: Any) -> None:
-        """As every writer over bronze; `deleted` remembers deletions."""
+    def __init__(self, *args: Any, deleted: OwnedTable, waiting: Callable[[], OwnedTable], **given: Any) -> None:
+        """As every writer over bronze; `deleted` remembers deletions, `waiting` keeps rows that wait for a value."""
         super().__init__(*args, **given)
-        self.deleted = deleted
+        self.deleted, self.waiting = deleted, waiting
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
-        truncated = self._truncated_at(parsed)
-        if truncated is not None:
-            self.progress.truncated(truncated)
-        floor = max(truncated or "", self.progress.position.truncated or "")
+        seen = _seen(parsed)
+        if seen.floor is not None:
+            self.progress.truncated(seen.floor)
+        floor = max(seen.floor or "", self.progress.position.truncated or "")
+        if self._must_fold(seen):
+            return self._fold(committer, parsed, counts, seen, floor)
+        if self.progress.position.newest is not None and seen.last is not None:
+            self.progress.newest(seen.last)
         if isinstance(parsed, pa.Table):
             rows, gone = self._newest_arrow(parsed, floor)
             left, there = rows.num_rows, rows.filter(pc.invert(rows["_gone"]))
@@ -57,20 +75,41 @@ class LatestWriter(OverBronze):
         if gone is not None:
             self._beside(committer, self.deleted, gone)
         entry = self.progress.entry(counts, low=low, high=high)
-        committer.commit(self.table, rows, entry, how=self._merge(truncated))
+        committer.commit(self.table, rows, entry, how=self._merge(seen.floor))
+        return counts
+
+    def _must_fold(self, seen: _Seen) -> bool:
+        """Whether changes have to be looked at beside what is there; never in a table without partial changes."""
+        newest = self.progress.position.newest
+        if seen.partial or newest is None:
+            return seen.partial
+        return seen.floor is not None or (seen.first is not None and seen.first <= newest)
+
+    def _fold(self, committer: Committer, parsed: Rows, counts: Counts, seen: _Seen, floor: str) -> Counts:
+        """Side tables first, the table's own entry last."""
+        folding = Folding(
+            table=self.table, deleted=self.deleted, waiting=self.waiting(), keys=self.declared.keys, floor=floor
+        )
+        last = folding.newest() if self.progress.position.newest is None else ""
+        self.progress.newest(max(last, seen.last or ""))
+        with folding.fold(parsed, everything=seen.floor is not None, rows=counts.read) as folded:
+            refused, taken = folded.count("refuse"), folded.taken
+            if refused:
+                self._set_aside(committer, folded.refused())
+            for side, act in ((self.deleted, "forget"), (self.waiting(), "hold")):
+                if folded.count(act):
+                    seq = self.progress.entry(Counts()).ingest_seq  # so that a crash before the table's entry undoes it
+                    self._beside(committer, side, folded.rows(act, side.schema, seq=seq))
+            counts = replace(counts, refused=counts.refused + refused, taken=taken)
+            counts = replace(counts, superseded=counts.read - counts.refused - counts.not_mine - taken)
+            low, high = folded.span(self.declared.table.event_time)
+            entry = self.progress.entry(counts, low=low, high=high)
+            committer.commit(self.table, folded.changed(), entry, how=self._merge(seen.floor, judged=True))
         return counts
 
     def _span_columns(self) -> list[F.Column]:  # type: ignore[name-defined]  # re-exported without a stub
         name = self.declared.table.event_time
         return [F.min(name), F.max(name)] if name else [F.lit(None), F.lit(None)]
-
-    def _truncated_at(self, parsed: Rows) -> str | None:
-        """Sequence of the last truncation in the batch: everything before it is gone."""
-        if isinstance(parsed, pa.Table):
-            at = pc.max(pc.filter(parsed["_source"], pc.equal(parsed["_kind"], "truncate"))).as_py()
-            return None if at is None else str(at)
-        found = parsed.where(F.col("_kind") == "truncate").agg(F.max("_source")).collect()[0][0]
-        return None if found is None else str(found)
 
     def _newest_arrow(self, parsed: pa.Table, floor: str) -> tuple[pa.Table, pa.Table | None]:
         """The changes that count, one per key, and the deletions among them."""
@@ -125,15 +164,27 @@ class LatestWriter(OverBronze):
             known[key] = max(source, known.get(key, ""))
         return known
 
-    def _merge(self, truncated: str | None) -> Merge:
+    def _merge(self, floor: str | None, *, judged: bool = False) -> Merge:
+        """Put changes in; those that were `judged` beside what is there count as they are, others if they are newer."""
         own = {name: f"s.{name}" for name in self.table.schema.names}
-        newer = "s._source > t._source"
+        newer = "true" if judged else "s._source > t._source"
         clauses = [
             Clause(on="matched", act="delete", when=f"s._gone and {newer}", set={}),
             Clause(on="matched", act="update", when=newer, set=own),
             Clause(on="not matched", act="insert", when="not s._gone", set=own),
         ]
-        if truncated is not None:
-            before = f"t._source < '{truncated}'"
+        if floor is not None:
+            before = f"t._source < '{floor}'"
             clauses.append(Clause(on="not matched by source", act="delete", when=before, set={}))
         return Merge(keys=self.declared.keys, clauses=tuple(clauses))
+
+
+def _seen(parsed: Rows) -> _Seen:
+    if isinstance(parsed, pa.Table):
+        mine = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
+        both = pc.min_max(mine["_source"]).as_py()
+        floor = pc.max(parsed["_floor"]).as_py()
+        return _Seen(floor=floor, partial=is_partial(mine), first=both["min"], last=both["max"])
+    source = F.when(F.col("_kind").isin("row", "delete"), F.col("_source"))
+    row = parsed.agg(F.max("_floor"), F.count("_sent"), F.min(source), F.max(source)).collect()[0]
+    return _Seen(floor=row[0], partial=row[1] > 0, first=row[2], last=row[3])

@@ -18,10 +18,11 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.quality.compiling import rules_of
 from deltaworks.suites import Suite
-from deltaworks.words.keeping import Append, History
+from deltaworks.words.keeping import Append, History, Latest
 from deltaworks.words.reading import Debezium, Json
 
 QUARANTINE = pa.schema(
@@ -57,8 +58,15 @@ class OverBronze(ABC):
         self.table = own.table
         rules = () if declared.suite is None else rules_of(_suite(declared), declared.columns, later=declared.implied)
         timed = isinstance(declared.table.kept_as, History)
+        partial = isinstance(declared.table.kept_as, Latest)
         self.parser: Parser = parser(
-            reads, declared.table.columns, declared.keys, timely=_timely(declared), timed=timed, rules=rules
+            reads,
+            declared.table.columns,
+            declared.keys,
+            timely=_timely(declared),
+            timed=timed,
+            partial=partial,
+            rules=rules,
         )
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
@@ -107,7 +115,7 @@ class OverBronze(ABC):
             kinds[kind] += count
         read, refused, other = kinds.total(), kinds["refused"], kinds["other"]
         warned = sum(count for (_, names), count in tally.items() if names)
-        counts = Counts(read=read, refused=refused, not_mine=other, warned=warned)
+        counts = Counts(read=read, refused=refused, not_mine=other + kinds["snapshot"], warned=warned)
         after = self.after
         self.breaker.judge(counts, after=after)
         self.progress.over_bronze(self.bronze, upto)
@@ -115,6 +123,7 @@ class OverBronze(ABC):
         if read == other:
             self.progress.remember(counts)
             return counts
+        self.progress.strays(tell(self.declared.name, self.progress.position.strays, parsed))
         if refused:
             self._set_aside(committer, parsed)
         kept = self._keep(committer, parsed, counts)

@@ -1,6 +1,8 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
 from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -108,7 +110,7 @@ class ViewWriter:
     def _only(self, spark: SparkSession, computed: DataFrame, keys: pa.Table) -> DataFrame:
         names = list(self.declared.keys)
         if len(names) == 1 and keys.num_rows <= KEYS_LISTED_MAX and keys[names[0]].null_count == 0:
-            return computed.where(F.col(names[0]).isin(keys[names[0]].to_pylist()))
+            return computed.where(F.col(names[0]).isin([_exactly(value) for value in keys[names[0]].to_pylist()]))
         wanted = F.broadcast(spark.createDataFrame(keys))
         return computed.alias("c").join(
             wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], "left_semi"
@@ -154,6 +156,16 @@ class ViewWriter:
         if whole:
             clauses.append(Clause(on="not matched by source", act="delete", when=None, set={}))
         return Merge(keys=self.declared.keys, nullable_keys=nullable_keys(self.declared), clauses=tuple(clauses))
+
+
+def _exactly(value: Any) -> Any:
+    """A value as Spark's literal: PySpark's own of dates and times go through a calendar that changed in 1582."""
+    match value:
+        case datetime():
+            return F.expr(f"timestamp'{value.isoformat()}'")
+        case date():
+            return F.expr(f"date'{value.isoformat()}'")
+    return value
 
 
 def _older(after: int | None, version: int) -> bool:

@@ -98,6 +98,14 @@ class Progress:
         """The batch in hand empties the table of all that is older."""
         self._reaching = replace(self._reaching, truncated=max(sequence, self._reaching.truncated or ""))
 
+    def newest(self, sequence: str) -> None:
+        """The batch in hand comes to this sequence."""
+        self._reaching = replace(self._reaching, newest=max(sequence, self._reaching.newest or ""))
+
+    def strays(self, names: tuple[str, ...]) -> None:
+        """The batch in hand has met these undeclared fields, and those known before."""
+        self._reaching = replace(self._reaching, strays=names)
+
     def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
         self._reaching = replace(self.position, versions={**self.position.versions, **versions})

@@ -1,0 +1,101 @@
+"""A source table whose large values are TOASTed, and its changes as the connector writes them under default identity.
+
+An update leaves out the large values that it did not touch; a delete has its key and nothing else to be trusted;
+another key is a delete, a tombstone and an insert of one LSN, with headers that name each other's key.
+"""
+
+import json
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.flows import Record
+
+PLACEHOLDER = "__debezium_unavailable_value"
+LARGE = ("bio", "cv")
+
+
+@dataclass
+class SourceTable:
+    """public.members: `id` is the key, `city` is small, the others are large."""
+
+    lsn: int = 100
+    prefix: str = "shop"
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    log: list[Record] = field(default_factory=list)
+
+    def insert(self, key: int, **values: str | None) -> None:
+        """Carry every value."""
+        self.rows[key] = {"id": key, "city": None, "bio": None, "cv": None, **values}
+        self._write("c", key, self.rows[key])
+
+    def update(self, key: int, **values: str | None) -> None:
+        """Carry what changed, and what is small."""
+        self.rows[key] = {**self.rows[key], **values}
+        self._write("u", key, self._shown(self.rows[key], values))
+
+    def delete(self, key: int) -> None:
+        """Invent a `before`, and send a tombstone."""
+        del self.rows[key]
+        self._write("d", key, None)
+        self.log.append(Record(topic="shop.changes", key=_json({"id": key}), value=None))
+
+    def rekey(self, old: int, new: int, **values: str | None) -> None:
+        """Change a row's key; large values that are not given again are left out of the new row."""
+        row = {**self.rows.pop(old), "id": new, **values}
+        self.rows[new] = row
+        self._write("d", old, None)
+        self.log.append(Record(topic="shop.changes", key=_json({"id": old}), value=None))
+        self.lsn -= 1
+        self._write("c", new, self._shown(row, values))
+
+    def truncate(self) -> None:
+        """One record without a key."""
+        self.rows.clear()
+        self._write("t", None, None)
+
+    def snapshot(self, *, upto: int | None = None) -> None:
+        """Read every row at one LSN; `upto`: the connector dies after so many."""
+        self.lsn += 1
+        rows = list(self.rows.values())
+        for number, row in enumerate(rows[:upto]):
+            marker = "last" if number == len(rows) - 1 else "first" if number == 0 else "true"
+            self._write("r", row["id"], row, snapshot=marker, step=0)
+
+    def _shown(self, row: dict[str, Any], touched: dict[str, Any]) -> dict[str, Any]:
+        kept = [name for name in LARGE if name not in touched and row[name] is not None]
+        return row | dict.fromkeys(kept, PLACEHOLDER)
+
+    def _write(
+        self, op: str, key: int | None, after: dict[str, Any] | None, *, snapshot: str = "false", step: int = 1
+    ) -> None:
+        self.lsn += step
+        source = {"name": self.prefix, "schema": "public", "table": "members", "lsn": self.lsn, "snapshot": snapshot}
+        before = {"id": key, "city": "", "bio": None, "cv": None} if op == "d" else None
+        envelope = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1, "transaction": None}
+        sent = None if key is None else _json({"id": key})
+        self.log.append(Record(topic="shop.changes", key=sent, value=_json(envelope)))
+
+
+def lived(chance: Random, changes: int, *, keys: int = 3) -> SourceTable:
+    """A table after some changes of few keys."""
+    table = SourceTable()
+    for number in range(changes):
+        key, roll = chance.randrange(keys), chance.random()
+        free = [other for other in range(keys) if other not in table.rows]
+        large = {name: f"{name}{number}" for name in LARGE if chance.random() < 0.3}
+        if key not in table.rows:
+            table.insert(key, city=f"c{number}", **{name: f"{name}{number}" for name in LARGE if chance.random() < 0.8})
+        elif roll < 0.12:
+            table.delete(key)
+        elif roll < 0.16:
+            table.truncate()
+        elif roll < 0.22 and free:
+            table.rekey(key, chance.choice(free), **{name: f"{name}{number}" for name in LARGE})
+        else:
+            table.update(key, city=f"c{number}", **large)
+    return table
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode()
