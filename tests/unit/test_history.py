@@ -1,5 +1,6 @@
 """`history` on the Arrow path, which needs no JVM: every order, every cut, death before every commit."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from deltaworks.engine.flow import Flow
 from deltaworks.settings import ROOT, Settings
 from tests.chance import seeded
 from tests.customers import TABLE, a_source, in_batches, moved, shuffled, states, verdict
-from tests.flows import Owner
+from tests.flows import Owner, Record
 from tests.intruder import Intruder
 
 
@@ -233,3 +234,32 @@ def test_the_present_of_a_history_is_held_against_the_source(whole: Settings) ->
         assert now.num_rows == 1
         assert not equals(picture, known[TABLE], iter([now]))
         assert equals(picture, known[TABLE], iter([now.slice(1)]))
+
+
+def reread(number: int, lsn: int, life: int, *, second: float, last: str = "true", table: str = "customers") -> Record:
+    """A row that the snapshot at the begin of a later life of the source read."""
+    record = moved("r", number, lsn, second=second)
+    value = json.loads(record.value or b"{}")
+    value["source"] |= {"name": f"shop-{life}", "snapshot": last, "table": table}
+    record.value = json.dumps(value).encode()
+    return record
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_snapshot_ends_what_it_does_not_show(shop: Settings, late: bool) -> None:
+    """Customer 2 went while nobody looked; also if an old change of hers comes only after the snapshot."""
+    owner = Alone(shop)
+    old = [moved("c", 1, 50, second=1), moved("c", 2, 51, second=2)]
+    snapshot = [
+        reread(1, 9, 1, second=7, last="last_in_data_collection"),
+        reread(0, 9, 1, second=7, last="last", table="x"),
+    ]
+
+    in_batches(owner, [old[:1], snapshot, old[1:]] if late else [old, snapshot])
+
+    assert states(owner) == [(1, "n50", 1, 7, False), (1, "n9", 7, None, True), (2, "n51", 2, 7, False)]
+    assert verdict(owner) == "ok"
+    (sheet,) = (one for one in owner.ledger().sheets() if one.table == TABLE)
+    assert (sheet.taken, sheet.superseded, sheet.not_mine) == (3, 0, 1)
+    with Picture(catalog.load(ROOT), shop.lake) as picture:
+        assert not [one for one in check(picture, at_rest=False) if one.place == TABLE]
