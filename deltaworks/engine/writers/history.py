@@ -105,7 +105,10 @@ class HistoryWriter(OverBronze):
 
     def _ends_stored(self, cut: str | None) -> bool:
         """Whether a truncation or snapshot, the last one of the batch, may end states that are stored."""
-        return cut is not None and bool(self.table.read(["_source"], where=ds.field("_source") < cut).num_rows)
+        if cut is None:
+            return False
+        stored = self.table.delta.to_pyarrow_dataset()
+        return bool(stored.head(1, columns=["_source"], filter=ds.field("_source") < cut).num_rows)
 
     def _stored(self, table: OwnedTable, changes: pa.Table) -> pa.Table:
         """Everything stored of the changes' keys (by one of their columns, so maybe of more), and all truncations."""
