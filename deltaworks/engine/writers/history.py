@@ -79,7 +79,9 @@ class HistoryWriter(OverBronze):
         known = self._stored(self.deleted, changes)
         gone = self._not_known(changes.filter(pc.not_equal(changes["_kind"], "row")), known)
         ends = pa.concat_tables([gone, self._not_known(self._floors(parsed), known)])
-        whole = self._ends_stored(pc.max(ends.filter(pc.is_null(ends[self.declared.keys[0]]))["_source"]).as_py())
+        cut = pc.max(ends.filter(pc.is_null(ends[self.declared.keys[0]]))["_source"]).as_py()
+        # a truncation or snapshot may end what is stored, if that is older
+        whole = cut is not None and self.table.read(["_source"], where=ds.field("_source") < cut).num_rows > 0
         known = pa.concat_tables([self.deleted.read() if whole else known, ends])
         events = [
             _events(self.table.read() if whole else self._stored(self.table, changes), "row", self.table.schema),
@@ -102,13 +104,6 @@ class HistoryWriter(OverBronze):
         own = {"_at": pc.coalesce(found["_at"], pa.scalar(0, TIME)), "_seq": found["_seq"], "_source": found["_floor"]}
         schema = self.deleted.schema
         return pa.table([own.get(f.name, pa.nulls(found.num_rows, f.type)) for f in schema], schema=schema)
-
-    def _ends_stored(self, cut: str | None) -> bool:
-        """Whether a truncation or snapshot, the last one of the batch, may end states that are stored."""
-        if cut is None:
-            return False
-        stored = self.table.delta.to_pyarrow_dataset()
-        return bool(stored.head(1, columns=["_source"], filter=ds.field("_source") < cut).num_rows)
 
     def _stored(self, table: OwnedTable, changes: pa.Table) -> pa.Table:
         """Everything stored of the changes' keys (by one of their columns, so maybe of more), and all truncations."""
@@ -143,7 +138,9 @@ class HistoryWriter(OverBronze):
             cut = F.when(self._is_truncation(), F.col("_source"))
             told, ended, last = both.agg(F.count_if("_told"), F.count("*"), F.max(cut)).collect()[0]
             ends = both.drop("_told")
-            folded = self._folded_spark(changes, ends, whole=self._ends_stored(last)).persist(StorageLevel.DISK_ONLY)
+            older = None if last is None else _as_of(self.table, changes).where(F.col("_source") < last)
+            whole = older is not None and not older.isEmpty()
+            folded = self._folded_spark(changes, ends, whole=whole).persist(StorageLevel.DISK_ONLY)
             event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             new, low, high = folded.agg(F.count_if(NEW.name), *spans).collect()[0]
