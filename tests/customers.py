@@ -1,11 +1,14 @@
 """Changes of the shop's customers as Debezium sends them, and what their history says: for tests on both paths."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
 import pyarrow as pa
 
+from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable
 from tests.flows import START, Crash, Log, Owner, Record
 from tests.shop_rows import change, customer
@@ -15,20 +18,34 @@ State = tuple[int, str, float, float | None, bool]
 """Number, name, begin and end in seconds after the start, whether it is current."""
 
 
-def moved(op: str, number: int, lsn: int, *, second: float, name: str | None = None) -> Record:
-    """A change of a customer, committed so many seconds after the start; r, c, u, d, or t for all customers."""
-    row, at = customer(number, name or f"n{lsn}"), START + timedelta(seconds=second)
+class Alone(Owner):
+    """Owns the shop's tables, and lets none take rows but the history: the others cost time."""
+
+    def start(self) -> Flow:
+        """Begin anew."""
+        flow = super().start()
+        flow.writers = [writer for writer in flow.writers if writer.declared.name == TABLE]
+        return flow
+
+
+def moved(op: str, number: int, lsn: int, *, second: float, life: int = 0, last: str | None = None) -> Record:
+    """A change of a customer, committed so many seconds after the start; r, c, u, d, or t for all customers.
+
+    `life`: how often the source was read anew before; `last`: what a snapshot says of its last row.
+    """
+    row, at = customer(number, f"n{lsn}"), START + timedelta(seconds=second)
     record = change("d" if op == "t" else op, row, lsn=lsn, table="customers", snapshot=op == "r", at=at)
-    if op == "t":
-        record.key = None
-        record.value = (record.value or b"").replace(b'"op": "d"', b'"op": "t"')
-    return record
+    envelope = json.loads(record.value or b"{}")
+    envelope["op"] = op
+    envelope["source"] |= {"name": f"shop-{life}"} if life else {}
+    envelope["source"] |= {"snapshot": last} if last else {}
+    return replace(record, key=None if op == "t" else record.key, value=json.dumps(envelope).encode())
 
 
 def a_source(chance: Random, count: int) -> list[Record]:
     """Customers who come, change, take another number, leave and come back; now and then all go.
 
-    The clock runs as it likes.
+    The clock runs as it likes. In the end the source is read anew: its log begins again, and some customers have gone.
     """
     records = [moved("r", number, 1, second=0) for number in range(3)]
     there = set(range(3))
@@ -46,7 +63,11 @@ def a_source(chance: Random, count: int) -> list[Record]:
         else:
             records.append(moved("u" if number in there else "c", number, lsn, second=second))
             there.add(number)
-    return [*records, moved("c", 5, count, second=count)]  # so that the table is never without a current row
+    kept = [*chance.sample(sorted(there), len(there) // 2), 20]
+    anew = [moved("r", number, 7, second=count, life=1) for number in kept[:-1]]
+    anew += [moved("r", kept[-1], 7, second=count, life=1, last="last_in_data_collection")]
+    changed = [moved("u", chance.choice(kept), lsn, second=chance.randrange(2 * count), life=1) for lsn in (8, 9)]
+    return [*records, *anew, *changed]
 
 
 def shuffled(chance: Random, records: Sequence[Record], *, cuts: int) -> list[list[Record]]:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.settings import Settings
 from tests.chance import seeded
-from tests.customers import TABLE, a_source, in_batches, moved, shuffled, states, verdict
+from tests.customers import TABLE, Alone, a_source, in_batches, moved, shuffled, states, verdict
 from tests.flows import START, Crash, Log, Owner, Record
 from tests.tiny_project import Project
 
@@ -22,8 +22,8 @@ def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, sho
     chance = seeded()
     records = a_source(chance, 60)
     parts = shuffled(chance, records, cuts=3)
-    calm, mixed = (Owner(spark, shop.changed(data=shop.data / name), "shop") for name in ("calm", "mixed"))
-    large = Owner(spark, shop.changed(data=shop.data / "large"), "shop", path="spark")
+    calm, mixed = (Alone(spark, shop.changed(data=shop.data / name), "shop") for name in ("calm", "mixed"))
+    large = Alone(spark, shop.changed(data=shop.data / "large"), "shop", path="spark")
     in_batches(calm, [records])
     in_batches(large, parts)
     log = Log()
@@ -44,7 +44,7 @@ def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, sho
 
 def test_a_truncation_on_the_spark_path(spark: SparkSession, shop: Settings) -> None:
     """It ends what is older, also what comes later, and nothing that is newer; twice it is one."""
-    owner, cut = Owner(spark, shop, "shop", path="spark"), moved("t", 0, 5, second=5)
+    owner, cut = Alone(spark, shop, "shop", path="spark"), moved("t", 0, 5, second=5)
 
     in_batches(
         owner,
@@ -71,11 +71,11 @@ def test_death_on_the_spark_path_changes_nothing(spark: SparkSession, shop: Sett
         [moved("c", 1, 1, second=1), moved("u", 1, 3, second=3)],
         [moved("d", 1, 5, second=5), moved("c", 1, 2, second=2)],
     ]
-    calm = Owner(spark, shop.changed(data=shop.data / "calm"), "shop")
+    calm = Alone(spark, shop.changed(data=shop.data / "calm"), "shop")
     in_batches(calm, parts)
 
     for late in (1, 2):
-        owner = Owner(spark, shop.changed(data=shop.data / f"late{late}"), "shop", path="spark")
+        owner = Alone(spark, shop.changed(data=shop.data / f"late{late}"), "shop", path="spark")
         in_batches(owner, parts[:1])
         owner.crash_at = owner.commits + late  # bronze, ends, table
         log = Log()
@@ -99,8 +99,8 @@ from pyspark.sql import functions as F
 
 def transform(members: DataFrame) -> DataFrame:
     """Count who lives there."""
-    now = members.where("is_current")
-    return now.groupBy("city").agg(F.count("*").alias("members"), F.sum("dues").cast("decimal(18,2)").alias("dues"))
+    living = members.where("is_current")
+    return living.groupBy("city").agg(F.count("*").alias("members"), F.sum("dues").cast("decimal(18,2)").alias("dues"))
 
 
 def keys_from(members: DataFrame) -> DataFrame:

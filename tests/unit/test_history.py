@@ -12,10 +12,9 @@ from deltaworks import catalog
 from deltaworks.catalog.describing import described
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals
-from deltaworks.engine.flow import Flow
 from deltaworks.settings import ROOT, Settings
 from tests.chance import seeded
-from tests.customers import TABLE, a_source, in_batches, moved, shuffled, states, verdict
+from tests.customers import TABLE, Alone, a_source, in_batches, moved, shuffled, states, verdict
 from tests.flows import Owner
 from tests.intruder import Intruder
 
@@ -42,20 +41,9 @@ class Hand:
         return Handed(rows)
 
 
-class Alone(Owner):
-    """The owner of the history alone: the app's views need Spark."""
-
-    table = TABLE
-
-    def __init__(self, settings: Settings, app: str = "shop") -> None:
-        """Open the first flow."""
-        super().__init__(Hand(), settings, app)  # type: ignore[arg-type]  # see Hand
-
-    def start(self) -> Flow:
-        """Begin anew."""
-        flow = super().start()
-        flow.writers = [writer for writer in flow.writers if writer.declared.name == self.table]
-        return flow
+def owned(settings: Settings) -> Owner:
+    """Open the shop without Spark: of its tables only the history takes rows."""
+    return Alone(Hand(), settings, "shop")  # type: ignore[arg-type]  # see Hand
 
 
 @pytest.fixture
@@ -69,7 +57,7 @@ def test_states_follow_each_other(shop: Settings) -> None:
 
     The deletion of 2 comes before its rows; the one of 1 and the row of 11 have one sequence.
     """
-    owner = Alone(shop)
+    owner = owned(shop)
 
     in_batches(
         owner,
@@ -95,7 +83,7 @@ def test_states_follow_each_other(shop: Settings) -> None:
 
 def test_a_truncation_ends_what_was_there(shop: Settings) -> None:
     """Also what comes later and is older; what is newer it does not touch. Twice it is one."""
-    owner, cut = Alone(shop), moved("t", 0, 5, second=5)
+    owner, cut = owned(shop), moved("t", 0, 5, second=5)
 
     in_batches(
         owner,
@@ -132,7 +120,7 @@ def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) ->
     first, second = moved("r", 1, 1, second=1), moved("r", 1, 1, second=9)
 
     for number, parts in enumerate(([[first], [second]], [[first, second]])):
-        owner = Alone(shop.changed(data=shop.data / str(number)))
+        owner = owned(shop.changed(data=shop.data / str(number)))
         in_batches(owner, parts)
         assert states(owner) == [(1, "n1", 1, None, True)]
         assert verdict(owner) == "ok"
@@ -140,7 +128,7 @@ def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) ->
 
 def test_a_change_without_its_time_is_refused(shop: Settings) -> None:
     """An interval would begin nowhere. A table of present states does not ask for it."""
-    owner, record = Alone(shop), moved("c", 1, 1, second=0)
+    owner, record = owned(shop), moved("c", 1, 1, second=0)
     record.value = (record.value or b"").replace(b'"ts_us"', b'"x"').replace(b'"ts_ms"', b'"y"')
 
     in_batches(owner, [[record, moved("c", 2, 2, second=0)]])
@@ -156,7 +144,7 @@ def test_order_and_cuts_make_no_difference(shop: Settings, run: int) -> None:
     """In order and at once, or shuffled over batches with copies and a restart."""
     chance = seeded()
     records = a_source(chance, 40 + 20 * run)
-    calm, wild = (Alone(shop.changed(data=shop.data / name)) for name in ("calm", "wild"))
+    calm, wild = (owned(shop.changed(data=shop.data / name)) for name in ("calm", "wild"))
     in_batches(calm, [records])
     parts = shuffled(chance, records, cuts=2 + run)
 
@@ -174,13 +162,13 @@ def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
     """Ends are remembered before the table is committed: what a crash leaves there comes again, once."""
     chance = seeded()
     parts = shuffled(chance, a_source(chance, 40), cuts=4)
-    calm = Alone(shop.changed(data=shop.data / "calm"))
+    calm = owned(shop.changed(data=shop.data / "calm"))
     opened = calm.commits
     in_batches(calm, parts)
     assert calm.commits - opened >= 8  # four batches: bronze and table, and ends now and then
 
     for crash_at in range(opened, calm.commits):
-        owner = Alone(shop.changed(data=shop.data / f"crash{crash_at}"))
+        owner = owned(shop.changed(data=shop.data / f"crash{crash_at}"))
         owner.crash_at = crash_at
         in_batches(owner, parts)
         assert owner.crash_at == -1
@@ -193,7 +181,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Give a lake with a history as its owner left it."""
     settings = Settings.load(ROOT, environment={}, data=tmp_path_factory.mktemp("whole"))
     parts = [[moved("c", n, n, second=n), moved("u", n, n + 9, second=n + 9)] for n in (1, 2)]
-    in_batches(Alone(settings), [*parts, [moved("d", 2, 20, second=20)]])
+    in_batches(owned(settings), [*parts, [moved("d", 2, 20, second=20)]])
     return settings
 
 
@@ -233,3 +221,22 @@ def test_the_present_of_a_history_is_held_against_the_source(whole: Settings) ->
         assert now.num_rows == 1
         assert not equals(picture, known[TABLE], iter([now]))
         assert equals(picture, known[TABLE], iter([now.slice(1)]))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_snapshot_ends_what_it_does_not_show(shop: Settings, late: bool) -> None:
+    """Customer 2 went while nobody looked; also if an old change of hers comes only after the snapshot."""
+    owner = owned(shop)
+    old = [moved("c", 1, 50, second=1), moved("c", 2, 51, second=2)]
+    other = moved("r", 0, 9, second=7, life=1, last="last")
+    other.value = (other.value or b"").replace(b'"customers"', b'"products"')
+    snapshot = [moved("r", 1, 9, second=7, life=1, last="last_in_data_collection"), other]
+
+    in_batches(owner, [old[:1], snapshot, old[1:]] if late else [old, snapshot])
+
+    assert states(owner) == [(1, "n50", 1, 7, False), (1, "n9", 7, None, True), (2, "n51", 2, 7, False)]
+    assert verdict(owner) == "ok"
+    (sheet,) = (one for one in owner.ledger().sheets() if one.table == TABLE)
+    assert (sheet.taken, sheet.superseded, sheet.not_mine) == (3, 0, 1)
+    with Picture(catalog.load(ROOT), shop.lake) as picture:
+        assert not [one for one in check(picture, at_rest=False) if one.place == TABLE]

@@ -86,7 +86,7 @@ class DebeziumParser:
             if change is None:
                 if _ends_a_later_lifes_snapshot(found):
                     sheet.keep(place, "snapshot", None)
-                    order.floors[place] = f"{_life(found):06d}"
+                    order.floors[place], order.times[place] = f"{_life(found):06d}", _at(found)
                 continue
             if isinstance(change, str):
                 sheet.refuse(place, change)

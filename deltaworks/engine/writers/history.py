@@ -62,7 +62,7 @@ class HistoryWriter(OverBronze):
 
     def _reads_much(self, committer: Committer, parsed: pa.Table) -> bool:
         """Whether what is stored of the batch's keys may be more than the driver should hold."""
-        if pc.any(pc.equal(parsed["_kind"], "truncate")).as_py():
+        if parsed["_floor"].null_count < parsed.num_rows:
             return self.table.bytes() + self.deleted.bytes() > committer.arrow_bytes_max
         keyed = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
         return committer.touched(self.table, keyed, Merge(keys=self.declared.keys, clauses=())) > (
@@ -78,8 +78,11 @@ class HistoryWriter(OverBronze):
         changes = sound(changes, self.table.schema, subset=True)  # keys are compared with those stored
         known = self._stored(self.deleted, changes)
         gone = self._not_known(changes.filter(pc.not_equal(changes["_kind"], "row")), known)
-        whole = gone.num_rows > 0 and gone[self.declared.keys[0]].null_count > 0
-        known = pa.concat_tables([self.deleted.read() if whole else known, gone])
+        ends = pa.concat_tables([gone, self._not_known(self._floors(parsed), known)])
+        cut = pc.max(ends.filter(pc.is_null(ends[self.declared.keys[0]]))["_source"]).as_py()
+        # a truncation or snapshot may end what is stored, if that is older
+        whole = cut is not None and self.table.read(["_source"], where=ds.field("_source") < cut).num_rows > 0
+        known = pa.concat_tables([self.deleted.read() if whole else known, ends])
         events = [
             _events(self.table.read() if whole else self._stored(self.table, changes), "row", self.table.schema),
             _events(changes.filter(pc.equal(changes["_kind"], "row")), "row", self.table.schema),
@@ -89,11 +92,18 @@ class HistoryWriter(OverBronze):
         folded = self._fold(_truncations(cuts))(pa.concat_tables(events))
         taken = gone.num_rows + (pc.sum(folded[NEW.name]).as_py() or 0)
         counts = replace(counts, taken=taken, superseded=changes.num_rows - taken)
-        if gone.num_rows:
-            self._beside(committer, self.deleted, gone)
+        if ends.num_rows:
+            self._beside(committer, self.deleted, ends)
         low, high = span(folded, self.declared.table.event_time)
         committer.commit(self.table, folded, self.progress.entry(counts, low=low, high=high), how=self._merge())
         return counts
+
+    def _floors(self, parsed: pa.Table) -> pa.Table:
+        """Begins of snapshots that have ended: what is older, and was not seen by them, is gone in the source."""
+        found = parsed.filter(pc.and_(pc.is_valid(parsed["_floor"]), pc.not_equal(parsed["_kind"], "truncate")))
+        own = {"_at": pc.coalesce(found["_at"], pa.scalar(0, TIME)), "_seq": found["_seq"], "_source": found["_floor"]}
+        schema = self.deleted.schema
+        return pa.table([own.get(f.name, pa.nulls(found.num_rows, f.type)) for f in schema], schema=schema)
 
     def _stored(self, table: OwnedTable, changes: pa.Table) -> pa.Table:
         """Everything stored of the changes' keys (by one of their columns, so maybe of more), and all truncations."""
@@ -120,33 +130,48 @@ class HistoryWriter(OverBronze):
     def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
         changes = parsed.where(F.col("_kind").isin(*_CHANGES))
         changes = without_negative_zero(changes.withColumn("_source", F.regexp_replace("_source", _OFFSET, "")))
-        gone = self._not_known_spark(changes).persist(StorageLevel.DISK_ONLY)
+        gone = self._not_known_spark(changes.where(F.col("_kind") != "row")).withColumn("_told", F.lit(True))
+        floors = self._not_known_spark(self._floors_spark(parsed)).withColumn("_told", F.lit(False))
+        both = gone.unionByName(floors).persist(StorageLevel.DISK_ONLY)
         folded = None
         try:
-            ended, whole = gone.agg(F.count("*"), F.coalesce(F.bool_or(self._is_truncation()), F.lit(False))).collect()[
-                0
-            ]
-            folded = self._folded_spark(changes, gone, whole=whole).persist(StorageLevel.DISK_ONLY)
+            cut = F.when(self._is_truncation(), F.col("_source"))
+            told, ended, last = both.agg(F.count_if("_told"), F.count("*"), F.max(cut)).collect()[0]
+            ends = both.drop("_told")
+            older = None if last is None else _as_of(self.table, changes).where(F.col("_source") < last)
+            whole = older is not None and not older.isEmpty()
+            folded = self._folded_spark(changes, ends, whole=whole).persist(StorageLevel.DISK_ONLY)
             event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             new, low, high = folded.agg(F.count_if(NEW.name), *spans).collect()[0]
-            taken = ended + new
+            taken = told + new
             counts = replace(counts, taken=taken, superseded=changes.count() - taken)
             if ended:
-                self._beside(committer, self.deleted, gone)
+                self._beside(committer, self.deleted, ends)
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, folded, entry, how=self._merge())
         finally:
-            gone.unpersist()
+            both.unpersist()
             if folded is not None:
                 folded.unpersist()
         return counts
 
-    def _not_known_spark(self, changes: DataFrame) -> DataFrame:
+    def _floors_spark(self, parsed: DataFrame) -> DataFrame:
+        keys = [
+            F.lit(None).cast(field.dataType).alias(field.name)
+            for field in spark_schema(self.deleted.schema)
+            if field.name in self.declared.keys
+        ]
+        at = F.coalesce("_at", F.timestamp_micros(F.lit(0)))
+        found = parsed.where(F.col("_floor").isNotNull()).where(F.col("_kind") != "truncate")
+        return found.select(*keys, at.alias("_at"), "_seq", F.col("_floor").alias("_source"))
+
+    def _not_known_spark(self, ends: DataFrame) -> DataFrame:
+        """Those of the batch that are not remembered yet, each once."""
         keys = list(self.declared.keys)
-        ends = changes.where(F.col("_kind") != "row").groupBy(*keys, "_source")
-        once = ends.agg(F.min("_at").alias("_at"), F.min("_seq").alias("_seq")).alias("e")
-        known = _as_of(self.deleted, changes).select(*keys, "_source").alias("k")
+        grouped = ends.groupBy(*keys, "_source")
+        once = grouped.agg(F.min("_at").alias("_at"), F.min("_seq").alias("_seq")).alias("e")
+        known = _as_of(self.deleted, ends).select(*keys, "_source").alias("k")
         same = [F.col(f"e.{name}").eqNullSafe(F.col(f"k.{name}")) for name in (*keys, "_source")]
         return once.join(known, same, "left_anti").select(*self.deleted.schema.names)
 
