@@ -1,6 +1,7 @@
 """The suite of a table judges its rows in the stream; too many bad ones stop the app, and nothing is lost."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from deltaworks.cli.main import main
-from deltaworks.errors import BadRowsError
+from deltaworks.control.commands import Command
+from deltaworks.engine import commands
+from deltaworks.errors import BadRowsError, CommandError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flows import ArrowOwner
 from tests.flows import Log, Record
@@ -62,13 +65,13 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(tm
     refused_before = len(owner.rows("silver.notes__quarantine"))
     bronze = len(owner.rows("bronze.letters"))
     owner.start()
-    owner.flow.accept_bad("silver.notes", command=7)
+    done = commands._carry_out(_accept("silver.notes"), owner.flow, print)
     owner.catch_up(log)
 
     accepted = owner.flow.inputs["silver.notes"].table.entry.accepted
     assert (refused_before, bronze) == (6, 13)
     assert len(owner.rows("silver.notes__quarantine")) == 7
-    assert accepted == owner.flow.inputs["bronze.letters"].table.entry.ingest_seq
+    assert accepted == owner.flow.inputs["bronze.letters"].table.entry.ingest_seq == done["batches_up_to"]
     assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
 
     log.send(_note(number, words=-1) for number in range(13, 23))  # what comes after is judged anew
@@ -90,6 +93,24 @@ def test_a_mended_suite_lets_the_rows_through(tmp_path: Path) -> None:
 
     assert len(owner.rows("silver.notes")) == 10
     assert not owner.rows("silver.notes__quarantine")
+
+
+def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
+    """A table over tables, and one that is not there, are refused with the next step."""
+    owner, _ = _notes(tmp_path)
+
+    for name in ("gold.notes_per_day", "silver.note"):
+        with pytest.raises(CommandError):
+            commands._carry_out(_accept(name), owner.flow, print)
+
+
+def _accept(table: str) -> Command:
+    moment = datetime(2026, 11, 21, tzinfo=UTC)
+    return Command(
+        id=7, app="tiny", table_name=table, kind="accept bad rows", arguments={}, state="running", epoch=1, progress={},
+        result=None, error=None, requested_by="tests", reason="tried", requested_at=moment, started_at=moment,
+        finished_at=None,
+    )  # fmt: skip
 
 
 def _notes(folder: Path) -> tuple[ArrowOwner, Log]:
