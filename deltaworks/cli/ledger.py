@@ -96,4 +96,7 @@ def _history(books: "Ledger", table: str, number: int, *, as_json: bool) -> None
                 **({"warnings": {} if entry is None else dict(entry.warnings)} if as_json else {}),
             }
         )
+    unused = [name for name in asdict(Counts()) if name not in ("read", "taken") and not any(row[name] for row in rows)]
+    if not as_json:  # what fits a terminal
+        rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
     show.listing(rows, title=f"Commits of {table}, newest first", as_json=as_json)
