@@ -250,7 +250,7 @@ def _times(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
         "expect_column_values_to_be_between",
         {"column": "seen", "min_value": texts[0], "max_value": texts[1], **flags},
     )
-    first, last = sorted(chance.sample(_DAYS, 2))
+    first, last = sorted(chance.sample(_DAYS[2:], 2))
     days = {"min_value": first.isoformat(), "max_value": last.isoformat()}
     days.pop(chance.choice(["min_value", "max_value", "neither"]), None)
     yield "expect_column_values_to_be_between", {"column": "day", **days, **flags}
@@ -265,7 +265,7 @@ def _sets(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
         ("ratio", [0, 0.1, 0.3, 1.5, 1, 1e300]),
         ("price", [0, 1, -1, 12, 100000]),
         ("name", [*_WORDS, "none"]),
-        ("day", [day.isoformat() for day in _DAYS]),
+        ("day", [day.isoformat() for day in _DAYS[2:]]),
         ("seen", [moment.isoformat() for moment in _MOMENTS[1:5]]),
     ):
         yield kind, {"column": column, "value_set": chance.sample(pool, min(len(pool), chance.randint(1, 14)))}
@@ -299,7 +299,7 @@ def _together(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
         ("day", "due"),
     ]
     pairs += [("seen", "left")]
-    for one, other in pairs:
+    for one, other in chance.sample(pairs, 3):
         pair = {"column_A": one, "column_B": other}
         ignored = chance.choice([{}, *({"ignore_row_if": f"{how}"} for how in ("either_value_is_missing", "neither"))])
         yield "expect_column_pair_values_to_be_equal", {**pair, **ignored}

@@ -48,19 +48,11 @@ def listed(
             side = _quarantine(lake, name)
             causes = lake.sql(_CAUSES.format(table=side)).dicts() if side else []
             rows += [{"table": name, **cause} for cause in causes]
-    if not as_json:
-        rows = [
-            {
-                "table": row["table"],
-                "rows": row["rows"],
-                "reason": row["reason"],
-                "first seen": row["first_seen"],
-                "last seen": row["last_seen"],
-                "last one": _place(row["sample"]),
-            }
-            for row in rows
-        ]
-    show.listing(rows, title="quarantine", as_json=as_json, empty="no row is set aside")
+    if as_json or not rows:
+        show.listing(rows, title="quarantine", as_json=as_json, empty="no row is set aside")
+        return
+    for row in rows:
+        _print_cause(row)
 
 
 def shown(
@@ -139,9 +131,21 @@ def _place(sample: object) -> str:
     return f"{sample['topic']}/{sample['partition']}/{sample['offset']}"
 
 
+def _print_cause(row: Mapping[str, object]) -> None:
+    """A cause on two lines: reasons are long."""
+    show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
+    times = f"{row['first_seen']:%Y-%m-%d %H:%M:%S} to {row['last_seen']:%Y-%m-%d %H:%M:%S}"
+    show.out.print(f"  {times}, last {_place(row['sample'])}", markup=False, soft_wrap=True)
+
+
 def _print(row: Mapping[str, object]) -> None:
     """A row on its own lines: what came may be long."""
-    show.out.print(f"{_place(row)}  {row['timestamp']:%Y-%m-%d %H:%M:%S}  {row['reason']}", style="bold", markup=False)
+    show.out.print(
+        f"{_place(row)}  {row['timestamp']:%Y-%m-%d %H:%M:%S}  {row['reason']}",
+        style="bold",
+        markup=False,
+        soft_wrap=True,
+    )
     for name in ("key", "value"):
         # quoted: what came may hold line ends, or codes that steer a terminal
         shown_as = "-" if row[name] is None else json.dumps(row[name], ensure_ascii=False)

@@ -49,6 +49,7 @@ _IGNORED_ROWS: dict[str, Ignored] = {
     "any_value_is_missing": "any",
     "never": "none",
 }
+_FIRST_DAY = "1600-01-01"  # Java has another calendar before 1582-10-15
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _SPARK = {
@@ -401,11 +402,11 @@ _EXAMPLES = {
 
 
 def _is_date(value: str) -> bool:
-    return _DATE.fullmatch(value) is not None and _reads(date.fromisoformat, value)
+    return _DATE.fullmatch(value) is not None and value >= _FIRST_DAY and _reads(date.fromisoformat, value)
 
 
 def _is_moment(value: str) -> bool:
-    return _MOMENT.fullmatch(value) is not None and _reads(datetime.fromisoformat, value)
+    return _MOMENT.fullmatch(value) is not None and value >= _FIRST_DAY and _reads(datetime.fromisoformat, value)
 
 
 def _reads(read: Callable[[str], object], value: str) -> bool:

@@ -139,6 +139,18 @@ def test_patterns_that_java_and_re2_read_differently_are_refused(java: str) -> N
         translate(java)
 
 
+def test_a_bound_on_bad_rows_that_means_nothing_is_found(tmp_path: Path) -> None:
+    """A share above one would never be reached, one of no rows always."""
+    project = Project(tmp_path / "project")
+    project.edit("tables/silver/notes/table.py", "minutes, refuse", "minutes, refuse, share")
+    project.edit("tables/silver/notes/table.py", 'owner="tests",', 'owner="tests",\n    bad_rows_max=share(1.5, of=0),')
+
+    found = [str(one) for one in check(project.folder)]
+
+    assert len(found) == 1
+    assert "no such share of rows" in found[0]
+
+
 def test_table_check_tells_where_the_expectation_stands(tmp_path: Path) -> None:
     """The whole way: a suite of a project, a finding with its line and the next step."""
     project = Project(tmp_path / "project")

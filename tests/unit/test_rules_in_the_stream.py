@@ -1,47 +1,35 @@
 """The suite of a table judges its rows in the stream; too many bad ones stop the app, and nothing is lost."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from deltaworks.cli.main import main
-from deltaworks.errors import BadRowsError
-from deltaworks.settings import Settings
-from tests.flows import Log, Owner, Record
+from deltaworks.control.commands import Command
+from deltaworks.engine import commands
+from deltaworks.errors import BadRowsError, CommandError
+from deltaworks.settings import ROOT, Settings
+from tests.arrow_flows import ArrowOwner
+from tests.flows import Log, Record
 from tests.shop_rows import broken, view
 from tests.tiny_project import Project
 
 _RULE = "rule: expect_column_values_to_match_regex(page)"
-_WARNING = "expect_column_values_to_be_between(user_id)"
 
 
-@pytest.mark.parametrize("path", ["auto", "spark"])
-def test_a_critical_rule_sets_aside_and_a_warning_counts(spark: SparkSession, shop: Settings, path: str) -> None:
-    """Alike on both commit paths: rows, reasons, counts, and what judged them."""
-    owner, log = Owner(spark, shop, "web", path=path), Log()
-    log.send([view(1), view(2, page="no path", user=0), view(3, user=0), view(4, user=-1), broken(b"{")])
-
-    owner.take(log.batch())
-
-    aside = owner.rows("silver.page_views__quarantine")
-    entry = owner.flow.inputs["silver.page_views"].table.entry
-    assert [row["event_id"] for row in owner.rows("silver.page_views")] == ["e1", "e3", "e4"]
-    assert sorted(row["reason"] for row in aside) == ["not JSON", _RULE]
-    assert {(row["code"], row["suite"], row["state"]) for row in aside} == {(entry.code, entry.suite, "open")}
-    assert all((entry.code, entry.suite))
-    assert (entry.counts.taken, entry.counts.refused, entry.counts.warned) == (3, 2, 2)
-    assert dict(entry.warnings) == {_WARNING: 2}
-    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
-    assert {sheet.table: sheet.warned for sheet in owner.ledger().sheets()}["silver.page_views"] == 2
+@pytest.fixture
+def shop(tmp_path: Path) -> Settings:
+    """Give the shop's settings with an empty lake of this test's own."""
+    return Settings.load(ROOT, environment={}, data=tmp_path)
 
 
-def test_what_is_set_aside_can_be_looked_into(spark: SparkSession, shop: Settings) -> None:
+def test_what_is_set_aside_can_be_looked_into(shop: Settings) -> None:
     """By table and cause, and row by row with the bytes as they came; as text where they are text."""
-    owner, log = Owner(spark, shop, "web"), Log()
+    owner, log = ArrowOwner(shop, "web"), Log()
     log.send([view(1), view(2, page="x"), view(3, page="y"), broken(b"\xff\x1b[31m"), broken(b"{")])
     owner.take(log.batch())
 
@@ -60,11 +48,9 @@ def test_what_is_set_aside_can_be_looked_into(spark: SparkSession, shop: Setting
     assert "no row is set aside" in _said(shop, "list", "silver.orders")
 
 
-def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(tmp_path: Path) -> None:
     """It stops before anything is set aside, also after a restart; bronze is complete; the books meet in the end."""
-    owner, log = _notes(spark, tmp_path)
+    owner, log = _notes(tmp_path)
     log.send(_note(number, words=1) for number in range(6))
     owner.take(log.batch())
     log.send(_note(number, words=-1) for number in range(6, 12))
@@ -79,13 +65,13 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(
     refused_before = len(owner.rows("silver.notes__quarantine"))
     bronze = len(owner.rows("bronze.letters"))
     owner.start()
-    owner.flow.accept_bad("silver.notes", command=7)
+    done = commands._carry_out(_accept("silver.notes"), owner.flow, print)
     owner.catch_up(log)
 
     accepted = owner.flow.inputs["silver.notes"].table.entry.accepted
     assert (refused_before, bronze) == (6, 13)
     assert len(owner.rows("silver.notes__quarantine")) == 7
-    assert accepted == owner.flow.inputs["bronze.letters"].table.entry.ingest_seq
+    assert accepted == owner.flow.inputs["bronze.letters"].table.entry.ingest_seq == done["batches_up_to"]
     assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
 
     log.send(_note(number, words=-1) for number in range(13, 23))  # what comes after is judged anew
@@ -93,9 +79,9 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(
         owner.take(log.batch())
 
 
-def test_a_mended_suite_lets_the_rows_through(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_mended_suite_lets_the_rows_through(tmp_path: Path) -> None:
     """Rows judged by another suite are not held against the new one; what was never set aside is taken."""
-    owner, log = _notes(spark, tmp_path)
+    owner, log = _notes(tmp_path)
     log.send(_note(number, words=-1) for number in range(10))
     with pytest.raises(BadRowsError, match='run "deltaworks quarantine accept silver.notes"'):
         owner.take(log.batch())
@@ -109,14 +95,32 @@ def test_a_mended_suite_lets_the_rows_through(spark: SparkSession, tmp_path: Pat
     assert not owner.rows("silver.notes__quarantine")
 
 
-def _notes(spark: SparkSession, folder: Path) -> tuple[Owner, Log]:
+def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
+    """A table over tables, and one that is not there, are refused with the next step."""
+    owner, _ = _notes(tmp_path)
+
+    for name in ("gold.notes_per_day", "silver.note"):
+        with pytest.raises(CommandError):
+            commands._carry_out(_accept(name), owner.flow, print)
+
+
+def _accept(table: str) -> Command:
+    moment = datetime(2026, 11, 21, tzinfo=UTC)
+    return Command(
+        id=7, app="tiny", table_name=table, kind="accept bad rows", arguments={}, state="running", epoch=1, progress={},
+        result=None, error=None, requested_by="tests", reason="tried", requested_at=moment, started_at=moment,
+        finished_at=None,
+    )  # fmt: skip
+
+
+def _notes(folder: Path) -> tuple[ArrowOwner, Log]:
     """The tiny project, whose notes stop at more than half of ten rows."""
     project = Project(folder / "project")
     path = "tables/silver/notes/table.py"
     project.edit(path, 'owner="tests",', 'owner="tests",\n    bad_rows_max=share(0.5, of=10),')
     project.edit(path, "minutes, refuse", "minutes, refuse, share")
     settings = Settings.load(project.folder, environment={}, data=folder / "data")
-    return Owner(spark, settings, "tiny"), Log()
+    return ArrowOwner(settings, "tiny"), Log()
 
 
 def _note(number: int, *, words: int) -> Record:
