@@ -78,13 +78,23 @@ def _connector() -> dict[str, Any]:
 
 
 def run(
-    settings: Settings, *, chance: Random, transactions: int, before: int, toast: bool, say: Any = print
+    settings: Settings,
+    *,
+    chance: Random,
+    transactions: int,
+    before: int,
+    pause: float = 0.1,
+    toast: bool = True,
+    say: Any = print,
 ) -> Compared:
-    """Work, kill, work on, kill, drain, compare; `before` rows are there before anything else."""
+    """Work, kill, work on, kill, drain, compare; `before` rows are there before anything else.
+
+    `transactions` at least: the sessions go on, with a `pause` of so many seconds at most, while things come back.
+    """
     tables = (PLAIN, PAIRS, WIDE, DOCUMENTS) if toast else (PLAIN, PAIRS, WIDE)
     dsn = settings.source_dsn()
     _fill(dsn, before)
-    with Workload(dsn, chance=chance, tables=tables) as work:
+    with Workload(dsn, chance=chance, tables=tables, pause=pause) as work:
         work.wait(transactions // 6)
         stack.up(settings, parts=("connect",), wait_for=())
         wait_until(lambda: _end(settings) > 0, what="the snapshot's first rows", seconds_max=SECONDS_MAX)
