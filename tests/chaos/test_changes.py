@@ -12,3 +12,4 @@ def test_lake_is_what_the_source_is_after_random_changes_and_kills() -> None:
     assert not found.findings, found.findings
     assert {"r", "c", "u", "d", "tombstone"} <= found.events.keys()
     assert found.events["moved"] > 0
+    assert found.events["unsent"] > 0
