@@ -130,13 +130,12 @@ class Committer:
         self.guard()
         reached(table.name, entry.kind, "before-commit")
         try:
-            committed = stage.publish(expected)
-        except TakenError:
-            raise _taken(table.name, expected) from None
-        if committed:
-            table.refresh()
-        else:  # Spark commits nothing when nothing changes
-            self._append_nothing(table, entry)
+            if stage.publish(expected):
+                table.refresh()
+            else:  # Spark commits nothing when nothing changes
+                self._append_nothing(table, entry)
+        except (TakenError, CommitFailedError) as error:
+            raise _taken(table.name, expected) from error
 
     def _merge_by_spark(
         self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int, parts: str | None

@@ -10,6 +10,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -48,22 +49,29 @@ class Stage:
     def publish(self, version: int) -> bool:
         """Give Spark's commit its place in the table's log; False if Spark committed nothing.
 
-        Raises TakenError, and forgets the stage, when the version is taken: nothing of the commit can be seen then.
+        Raises TakenError, and forgets the stage, when the version is taken or a newer owner has cleared the stage away:
+        nothing of the commit can be seen then.
         """
         made = self.path / _LOG / _log_file(version)
-        if not made.exists():
-            return False
-        for name in self._new_files():
-            target = self._table / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (self.path / name).rename(target)
         try:
+            if not made.exists():
+                self._must_be_there()
+                return False
+            for name in self._new_files():
+                target = self._table / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self.path / name).rename(target)
             os.link(made, self._table / _LOG / made.name)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
             self._begin()  # Spark remembers a version here that does not exist
             raise TakenError from None
         self._followed = version
         return True
+
+    def _must_be_there(self) -> None:
+        """Nothing committed, and a stage that a newer owner has cleared away, look alike. Raises FileNotFoundError."""
+        assert self._followed is not None, "follow() comes first"
+        (self.path / _LOG / _log_file(self._followed)).stat()
 
     def _unseen(self, version: int) -> Iterator[str]:
         """Log files that the stage lacks: the last checkpoint and what follows, later only what follows."""
@@ -94,8 +102,12 @@ class Stage:
 
 
 def clear(table: Path) -> None:
-    """Remove the stages of earlier owners, living or dead."""
-    shutil.rmtree(table / STAGES, ignore_errors=True)  # one that is alive and not the owner may be writing there
+    """Remove the stages of earlier owners, living or dead: in one step for whoever is about to publish from one."""
+    gone = table / f"{STAGES}_{uuid.uuid4().hex}"
+    with suppress(FileNotFoundError):
+        (table / STAGES).rename(gone)
+    for left in table.glob(f"{STAGES}_*"):
+        shutil.rmtree(left, ignore_errors=True)  # one that lives may be writing there
 
 
 def _log_file(version: int) -> str:

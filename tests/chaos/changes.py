@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Annotated, Any
@@ -78,13 +78,23 @@ def _connector() -> dict[str, Any]:
 
 
 def run(
-    settings: Settings, *, chance: Random, transactions: int, before: int, toast: bool, say: Any = print
+    settings: Settings,
+    *,
+    chance: Random,
+    transactions: int,
+    before: int,
+    pause: float = 0.1,
+    moved_documents: bool = False,
+    say: Any = print,
 ) -> Compared:
-    """Work, kill, work on, kill, drain, compare; `before` rows are there before anything else."""
-    tables = (PLAIN, PAIRS, WIDE, DOCUMENTS) if toast else (PLAIN, PAIRS, WIDE)
+    """Work, kill, work on, kill, drain, compare; `before` rows are there before anything else.
+
+    `transactions` at least: the sessions go on, with a `pause` of so many seconds at most, while things come back.
+    """
+    tables = (PLAIN, PAIRS, WIDE, replace(DOCUMENTS, moves=moved_documents))
     dsn = settings.source_dsn()
     _fill(dsn, before)
-    with Workload(dsn, chance=chance, tables=tables) as work:
+    with Workload(dsn, chance=chance, tables=tables, pause=pause) as work:
         work.wait(transactions // 6)
         stack.up(settings, parts=("connect",), wait_for=())
         wait_until(lambda: _end(settings) > 0, what="the snapshot's first rows", seconds_max=SECONDS_MAX)
@@ -223,7 +233,9 @@ def main(
     transactions: Annotated[int, typer.Option(min=30, help="Transactions of the workload.")] = 1500,
     before: Annotated[int, typer.Option(help="Rows that are there before the snapshot.")] = 15_000,
     seed: Annotated[int | None, typer.Option(help="Decides what is tried; default: by chance.")] = None,
-    toast: Annotated[bool, typer.Option(help="With a table whose updates do not send its large texts.")] = True,
+    moved_documents: Annotated[
+        bool, typer.Option("--moved-documents", help="Change keys of rows whose large texts are not sent, too.")
+    ] = False,
 ) -> None:
     """Change, kill, compare, report. Exit code 1 if the lake is not what the source is."""
     seed = SystemRandom().randrange(2**32) if seed is None else seed
@@ -235,7 +247,14 @@ def main(
         def say(text: str) -> None:
             out.print(f"[dim]{time.monotonic() - began:6.1f} s[/dim]  {text}", soft_wrap=True)
 
-        found = run(settings, chance=Random(seed), transactions=transactions, before=before, toast=toast, say=say)
+        found = run(
+            settings,
+            chance=Random(seed),
+            transactions=transactions,
+            before=before,
+            moved_documents=moved_documents,
+            say=say,
+        )
         _report(found)
         if found.findings:
             raise typer.Exit(1)  # here, so that the scratch folder stays

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -22,7 +23,6 @@ from tests.running_stack import running_stack, wait_until
 SENT = ("--views", "400", "--rate", "200", "--orders", "20", "--order-rate", "20", "--seed", "7", "--json")
 FAULTS = ("--duplicates", "0.05", "--late", "0.05", "--malformed", "0.03", "--out-of-order", "0.05")
 SECONDS_MAX = 240
-LEASE_SECONDS = 8.0
 WAITS = "the lease has ended, waiting for the control store"
 
 
@@ -153,59 +153,46 @@ def test_second_driver_is_refused(drained: Drained) -> None:
 def test_driver_waits_for_its_control_store(drained: Drained) -> None:
     """Without the store it commits until its lease ends, then waits; when the store is back it goes on."""
     sources = drained.settings
-    with Store(sources.control_dsn()) as store:
-        store.desire("web", "running", by="test")
-    driver, bronze = _driver(sources, lease_seconds=LEASE_SECONDS), sources.lake / "bronze/web_events"
     log = sources.logs / "app-web.log"
-    sending = _simulate(sources)
-    try:
-        lake = connect(sources.lake)
-        before = _views(lake)
-        wait_until(lambda: _views(lake) > before, what="the driver's first rows", seconds_max=SECONDS_MAX)
+    with _at_work(sources) as driver, _simulating(sources):
+        before = _commits(sources)
+        wait_until(lambda: _commits(sources) > before, what="the first commits", seconds_max=SECONDS_MAX)
 
         stack.hold(sources, "control")
-        held = DeltaTable(bronze).version()
+        held = _commits(sources)
         wait_until(lambda: WAITS in log.read_text(), what="the end of the lease", seconds_max=SECONDS_MAX)
-        ended = DeltaTable(bronze).version()
+        ended = _commits(sources)
         time.sleep(3)
-        waited, code = DeltaTable(bronze).version(), driver.poll()
+        waited, code = _commits(sources), driver.poll()
         stack.up(sources, parts=("control",))
 
-        wait_until(lambda: DeltaTable(bronze).version() > waited, what="new commits", seconds_max=SECONDS_MAX)
-    finally:
-        sending.kill()
-        sending.wait()
-    assert ended > held
-    assert waited == ended
-    assert code is None
-    with Store(sources.control_dsn()) as store:
-        store.desire("web", "stopped", by="test")
-    assert driver.wait(timeout=SECONDS_MAX) == 0
+        assert ended > held
+        assert waited == ended
+        assert code is None
+        wait_until(lambda: _commits(sources) > waited, what="new commits", seconds_max=SECONDS_MAX)
+        with Store(sources.control_dsn()) as store:
+            store.desire("web", "stopped", by="test")
+        assert driver.wait(timeout=SECONDS_MAX) == 0
 
 
 def test_driver_that_was_succeeded_while_it_waited_ends(drained: Drained) -> None:
     """The store was away, the lease ran out, somebody took the app: it ends as not the owner and commits nothing."""
     sources = drained.settings
-    with Store(sources.control_dsn()) as store:
-        store.desire("web", "running", by="test")
-    driver = _driver(sources, lease_seconds=LEASE_SECONDS)
-    with Store(sources.control_dsn()) as store:
-        wait_until(lambda: _at_work(store, driver.pid), what="the driver at work", seconds_max=SECONDS_MAX)
-    stack.hold(sources, "control")
-    os.killpg(driver.pid, signal.SIGSTOP)  # it must not come first when the store is back
-    time.sleep(LEASE_SECONDS)
-    stack.up(sources, parts=("control",))
-    bronze = DeltaTable(sources.lake / "bronze/web_events").version()
+    with _at_work(sources) as driver:
+        stack.hold(sources, "control")
+        os.killpg(driver.pid, signal.SIGSTOP)  # it must not come first when the store is back
+        time.sleep(sources.lease_seconds)
+        stack.up(sources, parts=("control",))
+        before = _commits(sources)
+        with Store(sources.control_dsn()) as store:
+            taken = store.acquire("web", owner="test", seconds=600, pid=1, process_started="0", host="elsewhere")
+            os.killpg(driver.pid, signal.SIGCONT)
+            code = driver.wait(timeout=SECONDS_MAX)
+            store.release(taken)
+            store.desire("web", "stopped", by="test")
 
-    with Store(sources.control_dsn()) as store:
-        taken = store.acquire("web", owner="test", seconds=60, pid=1, process_started="0", host="elsewhere")
-        os.killpg(driver.pid, signal.SIGCONT)
-        code = driver.wait(timeout=SECONDS_MAX)
-        store.release(taken)
-        store.desire("web", "stopped", by="test")
-
-    assert code == EXIT_NOT_OWNER
-    assert DeltaTable(sources.lake / "bronze/web_events").version() == bronze
+        assert code == EXIT_NOT_OWNER
+        assert _commits(sources) == before
 
 
 def test_stopped_app_is_compacted_by_a_one_shot_owner(drained: Drained) -> None:
@@ -242,28 +229,57 @@ def _views(lake: Analyst) -> int:
     return int(str(lake.sql("select count(*) from silver.page_views").rows[0][0]))
 
 
-def _at_work(store: Store, pid: int) -> bool:
+def _commits(settings: Settings) -> int:
+    """How many commits there are in the tables that app web owns."""
+    return sum(
+        DeltaTable(settings.lake / table).version()
+        for table in ("bronze/web_events", "silver/page_views", "gold/page_views_per_minute")
+    )
+
+
+@contextmanager
+def _at_work(settings: Settings) -> "Iterator[subprocess.Popen[bytes]]":
+    """Give the driver of app web, at work; none is left at the end."""
+    with Store(settings.control_dsn()) as store:
+        store.desire("web", "running", by="test")
+        driver = _driver(settings)
+        try:
+            wait_until(lambda: _beats(store, driver.pid), what="the driver at work", seconds_max=SECONDS_MAX)
+            yield driver
+        finally:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
+
+
+def _beats(store: Store, pid: int) -> bool:
     lease, heartbeat = store.lease("web"), store.heartbeat("web")
     if lease is None or heartbeat is None or lease.pid != pid:
         return False
     return heartbeat.epoch == lease.epoch and heartbeat.state == "running"
 
 
-def _simulate(settings: Settings) -> "subprocess.Popen[bytes]":
-    """Send page views until it is killed."""
+@contextmanager
+def _simulating(settings: Settings) -> Iterator[None]:
+    """Send page views all the time."""
     words = ("--views", "100000", "--rate", "50", "--order-rate", "0", "--json")
-    return subprocess.Popen(
+    sending = subprocess.Popen(
         [sys.executable, "-m", "shop.simulate", *words], cwd=ROOT, env=settings.inherited(), stdout=subprocess.DEVNULL
     )
+    try:
+        yield
+    finally:
+        sending.kill()
+        sending.wait()
 
 
-def _driver(settings: Settings, **changed: float) -> "subprocess.Popen[bytes]":
+def _driver(settings: Settings) -> "subprocess.Popen[bytes]":
     """Start the driver of app web, in a process group of its own."""
     settings.logs.mkdir(parents=True, exist_ok=True)
     with (settings.logs / "app-web.log").open("ab") as log:
         started = subprocess.Popen(
             [sys.executable, str(ROOT / "spark_apps/stream.py"), "--app", "web", "--project", str(ROOT)],
-            env=settings.changed(**changed).inherited(), stdout=log, stderr=log, start_new_session=True,
+            env=settings.inherited(), stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     time.sleep(0.5)  # a driver that cannot start at all has ended by now
     assert started.poll() is None

@@ -107,6 +107,17 @@ def test_stages_of_earlier_owners_are_cleared_away(table: Path) -> None:
 
     clear(table)
 
-    assert not (table / STAGES).exists()
-    assert not stage.publish(1)
+    assert not list(table.glob(f"{STAGES}*"))
+    with pytest.raises(TakenError):
+        stage.publish(1)
     assert keys(table) == [1]
+
+
+def test_cleared_stage_is_not_taken_for_a_change_of_nothing(table: Path) -> None:
+    """Nothing was committed there, and nobody knows any more: an entry that says so would lose the rows."""
+    stage = Stage(table)
+    stage.follow(0)
+    clear(table)
+
+    with pytest.raises(TakenError):
+        stage.publish(1)
