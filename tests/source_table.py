@@ -6,11 +6,37 @@ another key is a delete, a tombstone and an insert of one LSN, with headers that
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from deltaworks.settings import Settings
 from tests.flows import Record
+from tests.tiny_project import Project
 
+CHANGES = '''"""Changes, as they came."""
+
+from deltaworks.words import Table, kafka, raw
+
+TABLE = Table(app="tiny", reads=kafka("shop.changes"), kept_as=raw(), owner="tests")
+'''
+PEOPLE = '''"""Members with their large values."""
+
+from deltaworks.words import Column, Table, debezium, latest
+
+TABLE = Table(
+    app="tiny",
+    reads=debezium("bronze.changes", table="public.members"),
+    kept_as=latest(keys=("id",)),
+    columns=(
+        Column("id", "bigint", null=False, doc="The key."),
+        Column("city", "string", doc="Small."),
+        Column("bio", "string", doc="Large."),
+        Column("cv", "string", doc="Large."),
+    ),
+    owner="tests",
+)
+'''
 PLACEHOLDER = "__debezium_unavailable_value"
 LARGE = ("bio", "cv")
 
@@ -99,3 +125,19 @@ def lived(chance: Random, changes: int, *, keys: int = 3) -> SourceTable:
 
 def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode()
+
+
+def people(folder: Path) -> Settings:
+    """A project with one table, silver.people, over the changes of public.members."""
+    project = Project(folder / "project")
+    project.delete("tables/gold")
+    project.delete("tables/silver")
+    project.delete("expectations/gold")
+    project.delete("expectations/silver")
+    for table in ("bronze/changes", "silver/people"):
+        project.write(f"expectations/{table}.yml", "waived: a table of a test\n")
+    names = ("notes", "members", "shop.changes")
+    project.write("topics.toml", "".join(f'["{name}"]\nkey = "none"\n\n' for name in names))
+    project.write("tables/bronze/changes/table.py", CHANGES)
+    project.write("tables/silver/people/table.py", PEOPLE)
+    return Settings.load(project.folder, environment={}, data=folder / "data")
