@@ -12,7 +12,6 @@ from deltaworks.engine.plans import tree
 
 Transform = Callable[[DataFrame], DataFrame]
 VIEWS = "user_id bigint, event_time timestamp, page string"
-FIVE = Window.partitionBy("user_id").orderBy("event_time")
 
 
 def joined(views: DataFrame, *on: str) -> DataFrame:
@@ -26,7 +25,9 @@ def joined(views: DataFrame, *on: str) -> DataFrame:
 APART: dict[str, Transform] = {
     "sessions": lambda v: v.groupBy("user_id", F.session_window("event_time", "10 minutes")).count(),
     "hopping": lambda v: v.groupBy(F.window("event_time", "6 minutes", "2 minutes"), "user_id").count(),
-    "last minutes": lambda v: v.withColumn("seen", F.count("*").over(FIVE)).where("seen > 2"),
+    "last minutes": lambda v: v.withColumn(
+        "seen", F.count("*").over(Window.partitionBy("user_id").orderBy("event_time"))
+    ).where("seen > 2"),
     "join": lambda v: joined(v, "user_id"),
     "renamed and back": lambda v: v.select(F.col("user_id").alias("u")).distinct().select(F.col("u").alias("user_id")),
     "union": lambda v: v.where("page = '/'").union(v.where("page <> '/'")),
