@@ -34,6 +34,7 @@ class _Oracle:
         asset = context.data_sources.add_spark("spark").add_dataframe_asset("rows")
         self.batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": rows})
         self.engine = self.batch.data.execution_engine
+        self.validated(("expect_column_values_to_not_be_null", {"column": "id"}))  # only then it knows its rows
 
     def validated(self, wanted: Wanted) -> set[int]:
         """The rows that a validation calls unexpected."""
