@@ -8,9 +8,6 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.session import open_session
 from deltaworks.settings import ROOT, AppSettings, Settings
-from tests.chance import seeded
-from tests.proof.walk import Walk, Walks
-from tests.proof.workloads import WORKLOADS
 
 
 @pytest.fixture(scope="session")
@@ -26,18 +23,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def shop(tmp_path: Path) -> Settings:
     """Give the shop's settings with an empty lake of this test's own."""
     return Settings.load(ROOT, environment={}, data=tmp_path)
-
-
-@pytest.fixture(scope="session")
-def walks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walks:
-    """Give every workload on both paths and one on a path that changes, run in peace, all with rows from one seed."""
-    chance = seeded()
-    seed, turns = chance.randrange(2**32), chance.choice(WORKLOADS)
-    made: Walks = {}
-    for workload in WORKLOADS:
-        for path in ("auto", "spark", *(["mixed"] if workload is turns else [])):
-            folder = tmp_path_factory.mktemp(f"{workload.app}-{path}")
-            made[workload.app, path] = Walk(workload=workload, path=path, seed=seed, folder=folder, spark=spark)
-            found = made[workload.app, path].begin()
-            assert not found, f"seed {seed}, {workload.app}, {path}"
-    return made

@@ -1,91 +1,78 @@
-"""Death at the named steps of a micro-batch: restarted, the lake is as if nothing had happened, and the checker agrees.
+"""Death at every commit of a run, on both commit paths: restarted, the lake is as if nothing had happened."""
 
-A sample of what `make proof` walks in full, drawn anew in each run.
-"""
-
-from collections import defaultdict
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from deltaworks.settings import Settings
 from tests.chance import seeded
-from tests.proof.killed import kill
-from tests.proof.walk import Death, Walks
-from tests.proof.workloads import WORKLOADS
+from tests.flows import Crash, Log, Owner, Record
+from tests.shop_rows import random_changes, random_views
 
-PATHS = ("auto", "spark")
-DEATHS = {"auto": 5, "spark": 1}  # a commit by Spark takes a second
-ALWAYS = {
-    *(f"{act}.{step}" for act in ("create", "fence", "batch") for step in ("before-commit", "after-commit")),
-    *(f"checkpoint.{step}" for step in ("before-write", "after-write")),
-    "compact.before-commit",
+TABLES = {
+    "web": ("silver.page_views", "silver.page_views__quarantine", "gold.page_views_per_minute"),
+    "shop": ("silver.orders", "silver.customers", "gold.daily_orders"),
 }
-"""Points of every table, whatever it is."""
-GATHERED = {"compact.after-commit"}  # where batches leave a file each, or Spark splits a small merge
-SETTLED = {"settle.before-commit"}
-EMPTY = {"batch.before-empty-commit"}  # Spark's append of nothing, a merge that changes nothing
-POINTS = {
-    "raw": {"auto": GATHERED, "spark": GATHERED},
-    "append": {"auto": GATHERED | SETTLED, "spark": GATHERED | SETTLED | EMPTY},
-    "latest": {"auto": SETTLED | EMPTY, "spark": GATHERED | SETTLED | EMPTY},
-    "aggregate": {"auto": SETTLED, "spark": SETTLED},
-    "view": {"auto": SETTLED | EMPTY, "spark": SETTLED | EMPTY},
-    "quarantine": {"auto": GATHERED, "spark": GATHERED},
-    "deleted": {"auto": GATHERED, "spark": GATHERED},
-    "late": {"auto": GATHERED, "spark": GATHERED},
-}
-"""Further points by kind of table and path."""
-APPS = pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
+Lake = dict[str, list[dict[str, Any]]]
 
 
-@APPS
-@pytest.mark.parametrize("path", PATHS)
-def test_death_at_a_named_step_changes_nothing(walks: Walks, app: str, path: str) -> None:
-    """Die there, restart, and end with the same rows as in peace; a roll-back of a table beside a table among them."""
-    chance, walk = seeded(), walks[app, path]
-    every = list(walk.deaths(chance))
-    drawn = chance.sample(every, DEATHS[path])
-    if path == "auto":
-        drawn.append(chance.choice([deaths for deaths in every if len(deaths) == 2]))
-
-    for deaths in drawn:
-        assert not walk.die(deaths), ", then ".join(map(str, deaths))
-
-
-def test_process_that_is_killed_leaves_a_lake_that_goes_on(walks: Walks) -> None:
-    """A real one, by signal 9, at a step of a batch; `make proof` does it for every kind of table on both paths."""
+def batches(app: str) -> list[list[Record]]:
+    """Two micro-batches of the app's rows."""
     chance = seeded()
-    walk = walks[chance.choice(WORKLOADS).app, "auto"]
-    midst = [deaths[0] for deaths in walk.deaths(chance) if len(deaths) == 1 and ".batch." in deaths[0].point]
-
-    assert not kill(walk, chance.choice(midst))
+    records = random_views(chance, 60) if app == "web" else random_changes(chance, 60)
+    return [records[:30], records[30:]]
 
 
-def test_point_that_is_not_reached_is_told(walks: Walks) -> None:
-    """A drill in which nobody died has shown nothing."""
-    walk = walks["web", "auto"]
-
-    found = walk.die([Death(step="open", point="silver.page_views.batch.after-commit", time=9)])
-
-    assert [one.invariant for one in found] == ["drill"]
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_every_step_of_every_kind_of_table_is_a_point(walks: Walks, path: str) -> None:
-    """What the workloads reach on a path is what is known of it: no name is dead, and none is missing."""
-    reached = defaultdict(set)
-    for (_, used), walk in walks.items():
-        for point in (point for counted in walk.reached.values() for point in counted if used == path):
-            table, act, step = point.rsplit(".", 2)
-            reached[walk.kind(table)].add(f"{act}.{step}")
-
-    assert dict(reached) == {kind: ALWAYS | further[path] for kind, further in POINTS.items()}
+def run(owner: Owner, parts: list[list[Record]]) -> Lake:
+    """All batches; after a crash a restart, once."""
+    log = Log()
+    for part in parts:
+        log.send(part)
+        rows = log.batch()
+        try:
+            owner.take(rows)
+        except Crash:
+            owner.crash_at = -1
+            owner.start()
+            owner.catch_up(log)
+    return {table: owner.rows(table) for table in TABLES[owner.app]}
 
 
-@APPS
-def test_all_paths_leave_the_same_rows(walks: Walks, app: str) -> None:
-    """Through Arrow, through Spark, and for one app, drawn anew in each run, by turns; after each step."""
-    lakes = [walk.after for (name, _), walk in walks.items() if name == app]
+@pytest.mark.parametrize(("app", "path"), [("web", "auto"), ("shop", "auto"), ("web", "spark"), ("shop", "spark")])
+def test_death_before_any_commit_changes_nothing(spark: SparkSession, shop: Settings, app: str, path: str) -> None:
+    """For every commit of the run: die right before it, restart, and end with the same rows and a balanced ledger."""
+    parts = batches(app)
+    calm = Owner(spark, shop.changed(data=shop.data / "calm"), app, path=path)
+    opened = calm.commits
+    expected = run(calm, parts)
+    assert calm.commits - opened >= 6
+    assert all(expected.values())
+    step = 1 if path == "auto" else 5  # a Spark commit takes a second: every fifth
 
-    assert len(lakes) >= 2
-    assert any(lakes[0]["tend"].values())
-    assert all(lake == lakes[0] for lake in lakes)
+    for crash_at in range(opened, calm.commits, step):
+        owner = Owner(spark, shop.changed(data=shop.data / f"crash{crash_at}"), app, path=path)
+        owner.crash_at = crash_at
+        assert run(owner, parts) == expected, f"crash before commit {crash_at}"
+        books = owner.ledger()
+        assert {sheet.verdict for sheet in books.sheets()} == {"ok"}, f"crash before commit {crash_at}"
+
+
+@pytest.mark.parametrize("app", ["web", "shop"])
+def test_both_commit_paths_leave_the_same_rows(spark: SparkSession, shop: Settings, app: str) -> None:
+    """Random rows through the Arrow path, the Spark path, and a change of path in between."""
+    parts = batches(app)
+    lakes = [
+        run(Owner(spark, shop.changed(data=shop.data / path), app, path=path), parts) for path in ("auto", "spark")
+    ]
+    mixed = Owner(spark, shop.changed(data=shop.data / "mixed"), app)
+    log = Log()
+    for number, part in enumerate(parts):
+        mixed.path = ("spark", "auto")[number % 2]
+        mixed.start()
+        log.send(part)
+        mixed.take(log.batch())
+
+    assert all(lakes[0].values())
+    assert lakes[0] == lakes[1]
+    assert lakes[0] == {table: mixed.rows(table) for table in TABLES[app]}
