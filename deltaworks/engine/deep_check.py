@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaworks.catalog import Catalog, Declared, import_file
 from deltaworks.catalog.source import Source, read_source
 from deltaworks.catalog.stateful import COMPLETE
-from deltaworks.engine import part_plans, plans
+from deltaworks.engine import plans
 from deltaworks.engine.jvm_log import jvm_log, no_query_log
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
@@ -112,8 +112,6 @@ def _transform(transform: _Transform) -> Iterator[Finding]:
     kept_as = transform.declared.table.kept_as
     if isinstance(kept_as, Aggregate):
         reasons += plans.uncombinable(plans.tree(nodes), keys=kept_as.keys, combine=kept_as.combine)
-    if isinstance(kept_as, Stateful):
-        reasons += part_plans.mixing(plans.tree(nodes), kept_as.part)
     for finding, next_step in reasons:
         yield transform.finding("transform", finding, next_step)
 
