@@ -10,7 +10,7 @@ from tests.unit.test_partial_changes import Lake, in_batches, there
 
 
 def test_rows_deleted_meanwhile_go_with_the_end_of_the_snapshot(tmp_path: Path) -> None:
-    """The log had a hole: two deletions never came. Until the snapshot has ended nothing goes."""
+    """The log had a hole: two deletions never came. Until the snapshot of the next life has ended nothing goes."""
     source, lake = SourceTable(), Lake(tmp_path)
     for key in range(5):
         source.insert(key, city="Graz")
@@ -18,6 +18,7 @@ def test_rows_deleted_meanwhile_go_with_the_end_of_the_snapshot(tmp_path: Path) 
     source.delete(1)
     source.delete(3)
     source.log.clear()
+    source.prefix = "shop-1"
     source.snapshot()
     *most, last = source.log
 

@@ -159,14 +159,14 @@ class Order:
 
     def begin(self, place: int) -> str:
         """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""
-        return f"{self.lives[place]:06d}/{self.lsns[place]:020d}/{self.lsns[place]:020d}/0"
+        return f"{self.lives[place]:06d}/{0:020d}/0/{self.lsns[place]:020d}"
 
     def sequences(self) -> pa.Array:
         """One text per change that sorts as the changes happened."""
         lives, lsns = pa.array(self.lives, pa.int32()), pa.array(self.lsns, pa.int64())
-        commits = pc.coalesce(pa.array(self.commits, pa.int64()), lsns)
+        commits = pa.array([None if lsn is None else at or 0 for at, lsn in zip(self.commits, self.lsns, strict=True)])
         streamed, offsets = pa.array(self.streamed, pa.int8()), self.chunk.rows.column("offset")
-        return sequence((lives, 6), (commits, 20), (lsns, 20), (streamed, 1), (offsets, 20))
+        return sequence((lives, 6), (commits.cast(pa.int64()), 20), (streamed, 1), (lsns, 20), (offsets, 20))
 
     def floor(self, sources: pa.Array, kinds: list[str]) -> pa.Array | None:
         """What empties the table of all that is older: a truncation, the end of a snapshot."""
@@ -205,8 +205,8 @@ def _commit(change: Document) -> int | None:
     Transactions count in the order of their commits. Their changes' own LSNs do not tell it: an insert that waits
     until another transaction has given its key free has a lower LSN than the deletion that it waits for.
 
-    Where none is told, the change's own LSN stands for it: higher than what was committed before the snapshot, so that
-    a second snapshot of one life counts too, and lower than the commit of the first transaction after it.
+    Where none is told it counts as 0, and a snapshot's rows before what is streamed: a transaction that was open while
+    the snapshot began has changes with lower LSNs than the snapshot, and is not in it.
     """
     found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
     return min(int(found[1]), LSN_MAX) if found else None
