@@ -15,6 +15,7 @@ TOOLS = ROOT / ".venv/tools/bin"
 PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
 AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
 NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
+SPREAD = {("unit", "spark"), ("spark", "spark")}  # over two processes, a JVM each
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 20
 
@@ -66,7 +67,9 @@ def _pytest(group: str, environment: str, folder: str) -> Result:
         return Result(group=group, verdict="FAILED", seconds=0)
     began = time.monotonic()
     ignored = [f"--ignore={other}" for other in others]
-    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored])  # no test collected: pytest ends with 5
+    spread = ["-n", "2", "--dist", "loadgroup"] if (group, environment) in SPREAD else []
+    # no test collected: pytest ends with 5
+    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread])
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
 

@@ -76,6 +76,8 @@ class Walk:
     def kind(self, table: str) -> str:
         """What keeps a table, or what a table beside a table is."""
         main, _, beside = table.partition("__")
+        if main.startswith("ops."):
+            return "book"
         return beside or type(self.catalog[main].table.kept_as).__name__.lower()
 
     def deaths(self, chance: Random) -> Iterator[tuple[Death, ...]]:
@@ -188,12 +190,14 @@ Walks = dict[tuple[str, str], Walk]
 
 
 def rows_of(settings: Settings) -> Lake:
-    """Every table's rows without the engine's columns, sorted; not the remembered deletions.
+    """Every table's rows without the engine's columns, sorted; not the remembered deletions, nor the copy of the log.
 
-    Of two deletions of a key in one slice only the last is remembered, and a restart cuts other slices.
+    Of two deletions of a key in one slice only the last is remembered, and a restart cuts other slices. After a death
+    there are other commits.
     """
     lake: Lake = {}
-    for folder in sorted(path for path in settings.lake.glob("*/*") if not path.name.endswith("__deleted")):
+    folders = (path for path in settings.lake.glob("*/*") if path.parent.name != "ops")
+    for folder in sorted(path for path in folders if not path.name.endswith("__deleted")):
         rows = deltalake.DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
         shown = [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
         lake[f"{folder.parent.name}.{folder.name}"] = sorted(map(str, shown))

@@ -7,13 +7,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.settings import Settings
 from tests.chance import seeded
 from tests.customers import TABLE, Alone, a_source, in_batches, moved, shuffled, states, verdict
-from tests.flows import START, Crash, Log, Owner, Record
+from tests.flows import START, Log, Owner, Record
 from tests.tiny_project import Project
 
 
@@ -65,32 +64,6 @@ def test_a_truncation_on_the_spark_path(spark: SparkSession, shop: Settings) -> 
     assert verdict(owner) == "ok"
 
 
-def test_death_on_the_spark_path_changes_nothing(spark: SparkSession, shop: Settings) -> None:
-    """Right after the ends were remembered, and right after the table was committed."""
-    parts = [
-        [moved("c", 1, 1, second=1), moved("u", 1, 3, second=3)],
-        [moved("d", 1, 5, second=5), moved("c", 1, 2, second=2)],
-    ]
-    calm = Alone(spark, shop.changed(data=shop.data / "calm"), "shop")
-    in_batches(calm, parts)
-
-    for late in (1, 2):
-        owner = Alone(spark, shop.changed(data=shop.data / f"late{late}"), "shop", path="spark")
-        in_batches(owner, parts[:1])
-        owner.crash_at = owner.commits + late  # bronze, ends, table
-        log = Log()
-        log.send(parts[0])
-        log.batch()
-        log.send(parts[1])
-        with pytest.raises(Crash):
-            owner.take(log.batch())
-        owner.crash_at = -1
-        owner.start()
-        owner.catch_up(log)
-        assert states(owner) == states(calm)
-        assert verdict(owner) == "ok"
-
-
 CITIES = '''"""Members to the cities that they live in now."""
 
 from pyspark.sql import DataFrame
@@ -119,8 +92,7 @@ def lives(op: str, number: int, city: str | None, second: int) -> Record:
     return Record(topic="members", key=json.dumps(key).encode(), value=json.dumps(value).encode())
 
 
-@pytest.mark.parametrize("path", ["auto", "spark"])
-def test_a_view_follows_a_history(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_a_view_follows_a_history(spark: SparkSession, tmp_path: Path) -> None:
     """Every row that gets another interval touches its key: the state that ends as well as the one that begins.
 
     The members' numbers are decimals of 20 digits: files are not left out by their statistics.
@@ -134,15 +106,16 @@ def test_a_view_follows_a_history(spark: SparkSession, tmp_path: Path, path: str
     copy.edit(declaration, "Table, json, latest", "Table, debezium, history")
     copy.edit(declaration, 'Column("member_id", "bigint"', 'Column("member_id", "decimal(20,0)"')
     copy.write("tables/gold/members_per_city/transform.py", CITIES)
-    owner = Owner(spark, Settings.load(copy.folder, environment={}, data=tmp_path / "data"), "tiny", path=path)
-    lived = []
+    owner = Owner(spark, Settings.load(copy.folder, environment={}, data=tmp_path / "data"), "tiny")
+    lived, log = [], Log()
     for part in (
         [lives("c", 1, "Rome", 1), lives("c", 2, "Rome", 2)],
         [lives("u", 1, "Oslo", 5)],
         [lives("u", 1, "Bonn", 4)],  # late: she has moved on already
         [lives("d", 2, None, 6)],
     ):
-        in_batches(owner, [part])
+        log.send(part)
+        owner.take(log.batch())
         lived.append({row["city"]: row["members"] for row in owner.rows("gold.members_per_city")})
 
     assert lived == [{"Rome": 2}, {"Rome": 1, "Oslo": 1}, {"Rome": 1, "Oslo": 1}, {"Oslo": 1}]

@@ -13,13 +13,15 @@ from tests.intruder import Intruder
 from tests.proof.walk import Walk, Walks
 from tests.proof.workloads import WORKLOADS
 
+pytestmark = pytest.mark.xdist_group("walks")  # they share lakes that take long to make
+
 
 @pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
 def test_replay_of_bronze_gives_what_the_stream_left(
     spark: SparkSession, walks: Walks, tmp_path: Path, app: str
 ) -> None:
-    """All of bronze at once, by Arrow, against a lake that was filled batch by batch, by Spark and through deaths."""
-    walk = walks[app, "spark"]
+    """All of bronze at once, by Arrow, against a lake that was filled batch by batch; one of them by Spark."""
+    walk = walks.get((app, "spark"), walks[app, "auto"])
     with Picture(walk.catalog, walk.settings.lake) as picture:
         assert not replay(picture, spark, walk.settings.changed(data=tmp_path))
 

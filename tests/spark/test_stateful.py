@@ -280,7 +280,7 @@ def test_a_table_that_is_new_over_old_rows(spark: SparkSession, tmp_path: Path) 
         log.send(part)
         owner.take(log.batch())
     expected = have(owner, "gold.spells")
-    assert len(expected) > 5
+    assert len(expected) > 1
 
     behind = settings.changed(arrow_bytes_max=60_000)
     (settings.lake / "gold").rename(tmp_path / "moved away")
