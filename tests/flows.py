@@ -96,7 +96,7 @@ class Owner:
         self.epoch += 1
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
-            path=self.path, clock=lambda: self.now,
+            path=self.path, clock=lambda: self.now, detaches=self.detaches,
         )  # fmt: skip
         self.flow.fence()
         edges = {topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}
@@ -112,8 +112,6 @@ class Owner:
         """What the driver does between batches, until no table is behind but those set aside."""
         while self.flow.behind():
             self.flow.turn(self.spark)
-        if not self.detaches:
-            self.flow.detached.raise_cause()
 
     def catch_up(self, log: Log) -> None:
         """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""

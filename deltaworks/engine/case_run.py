@@ -84,7 +84,7 @@ class _Run:
         """Go on as another process would: what is not in the lake is forgotten."""
         self.epoch += 1
         app, catalog, settings = self.declared.table.app, self.catalog, self.settings
-        self.flow = Flow(app=app, epoch=self.epoch, catalog=catalog, settings=settings, guard=_always)
+        self.flow = Flow(app=app, epoch=self.epoch, catalog=catalog, settings=settings, guard=_always, detaches=False)
         self.flow.fence()
         self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics})
         # its inputs hold what the case gives, not what their own writers would make of it
@@ -106,7 +106,6 @@ class _Run:
         """Let the table take what its inputs have."""
         while self.flow.behind():
             self.flow.turn(self.spark)
-        self.flow.detached.raise_cause()
 
     def rows(self) -> list[Row]:
         """The table's rows as the lake has them."""

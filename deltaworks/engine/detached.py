@@ -27,10 +27,9 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """A table that is set aside; `cause` is its last error, `retry_at` by the clock of `Detachments`."""
+    """A table that is set aside; `retry_at` by the clock of `Detachments`."""
 
     error: str
-    cause: Exception
     since: datetime
     failures: int
     retry_at: float
@@ -60,9 +59,7 @@ class Detachments:
         seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
         since = datetime.now(UTC) if before is None else before.since
         text = first_line(error)
-        self.tables[table] = Detached(
-            error=text, cause=error, since=since, failures=failures, retry_at=self.clock() + seconds
-        )
+        self.tables[table] = Detached(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
         log.error("%s is set aside, tried again in %.0f s: %s", table, seconds, text, exc_info=before is None)
 
     def recovered(self, table: str) -> None:
@@ -78,11 +75,6 @@ class Detachments:
         table, found = next(iter(self.tables.items()))
         others = f" (and {len(self.tables) - 1} more)" if len(self.tables) > 1 else ""
         return DetachedError(table, f"is set aside{others}: {found.error}", "Mend it; it catches up from its inputs")
-
-    def raise_cause(self) -> None:
-        """Raise what set the first table aside; nothing if none is."""
-        for found in self.tables.values():
-            raise found.cause
 
 
 def is_tables_own(error: Exception, transform: Path | None) -> bool:

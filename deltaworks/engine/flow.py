@@ -76,11 +76,14 @@ class Flow:
         guard: Guard,
         path: str = "auto",
         clock: Clock = time.monotonic,
+        detaches: bool = True,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
+        Unless it `detaches`, a table that fails is not set aside: its error is raised.
         """
+        self.detaches = detaches
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
@@ -331,7 +334,7 @@ class Flow:
                 self._roll_back_sides(name)
             turn = writer.take(spark, committer)
         except Exception as error:
-            if not is_tables_own(error, writer.declared.transform):
+            if not self.detaches or not is_tables_own(error, writer.declared.transform):
                 raise
             self.detached.failed(name, error)
             self.inputs[name].fresh = None

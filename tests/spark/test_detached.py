@@ -61,13 +61,12 @@ def verdicts(owner: Owner) -> set[str]:
     return {sheet.verdict for sheet in owner.ledger().sheets()}
 
 
-@pytest.mark.parametrize("path", ["auto", "spark"])
 def test_failing_transform_sets_its_table_aside_until_it_is_mended(
-    spark: SparkSession, settings: Settings, project: Project, path: str
+    spark: SparkSession, settings: Settings, project: Project
 ) -> None:
     """The others go on; after the mend the table catches up by itself, and every note is counted once."""
     project.edit(NOTES_PER_DAY, MENDED, FAILS)
-    owner, log = Owner(spark, settings, "tiny", path=path, detaches=True), Log()
+    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
     take(owner, log, [note(1), member(1)])
     take(owner, log, [note(2, words=13), member(2)])
     take(owner, log, [note(3), member(3)])

@@ -41,7 +41,7 @@ def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Findin
 def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> None:
     """The app's tables above bronze, until nothing is left to take."""
     epoch = 1 + max(held.entry.epoch for held in picture.tables.values())
-    flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None)
+    flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
     while flow.behind():
         flow.turn(spark)
