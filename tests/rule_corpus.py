@@ -257,8 +257,9 @@ def _times(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _sets(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    kind = chance.choice(["expect_column_values_to_be_in_set", "expect_column_values_to_not_be_in_set"])
-    for column, pool in (
+    kinds = ["expect_column_values_to_be_in_set", "expect_column_values_to_not_be_in_set"]
+    chance.shuffle(kinds)  # by turns: each kind is there in any draw
+    pools: tuple[tuple[str, list[Any]], ...] = (
         ("flag", [True]),
         ("small", [*_WHOLE, 2**40]),
         ("big", [*_WHOLE, *_BIG]),
@@ -267,8 +268,12 @@ def _sets(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
         ("name", [*_WORDS, "none"]),
         ("day", [day.isoformat() for day in _DAYS[2:]]),
         ("seen", [moment.isoformat() for moment in _MOMENTS[1:5]]),
-    ):
-        yield kind, {"column": column, "value_set": chance.sample(pool, min(len(pool), chance.randint(1, 14)))}
+    )
+    for place, (column, pool) in enumerate(pools):
+        yield (
+            kinds[place % 2],
+            {"column": column, "value_set": chance.sample(pool, min(len(pool), chance.randint(1, 14)))},
+        )
     for column, fractions in (
         ("price", [0.1, 12.3, 100000.01, 5]),
         ("mid", [0.1, 90071992547409.93]),
