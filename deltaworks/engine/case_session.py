@@ -1,5 +1,6 @@
 """Spark for a command that runs cases: the JVM's log in a file, a new lake for each run, nothing left behind."""
 
+import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,8 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
     """Start Spark and give the function that runs a case in all its ways; an error is a difference like others."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-cases-", ignore_cleanup_errors=True) as folder:
         own = settings.changed(data=Path(folder))
+        # what an owner tells its log is no difference; without a handler Python prints it
+        logging.getLogger("deltaworks").addHandler(logging.NullHandler())
         with jvm_log(settings.logs / "table-test.log"):
             spark = open_session(name="table-test", settings=own, app=AppSettings(), brief=True)
 

@@ -58,11 +58,9 @@ class _Oracle:
             )
         sets: list[set[int]] = [set() for _ in wanted]
         for places in together.values():
-            rows = (
-                self.engine.get_domain_records(found[metrics[places[0]].id][1])
-                if _leaves_out(metrics[places[0]])
-                else self.rows
-            )
+            first = metrics[places[0]]
+            _, compute, accessor = found[first.id]  # of the domain: the batch, and which of its rows and columns
+            rows = self.engine.get_domain_records({**compute, **accessor}) if _leaves_out(first) else self.rows
             for begin in range(0, len(places), _PER_QUERY):
                 some = places[begin : begin + _PER_QUERY]
                 asked = [F.coalesce(found[metrics[at].id][0], F.lit(False)).alias(f"c{at}") for at in some]

@@ -284,7 +284,7 @@ def test_a_table_that_is_new_over_old_rows(spark: SparkSession, tmp_path: Path) 
 
     behind = settings.changed(arrow_bytes_max=60_000)
     (settings.lake / "gold").rename(tmp_path / "moved away")
-    again = Owner(spark, behind, "tiny")
+    again = Owner(spark, behind, "tiny", epoch=1)
     again.catch_up(log)
 
     assert same(have(again, "gold.spells"), expected)
