@@ -72,8 +72,9 @@ def source_and_broker() -> Iterator[Settings]:
 def _connector() -> dict[str, Any]:
     """The shop's connector, as it is, for other tables."""
     declared: dict[str, Any] = json.loads((ROOT / "shop" / "connector.json").read_text())
-    tables = ("plain", "pairs", "wide", "documents", "heartbeat")
-    declared["config"]["table.include.list"] = ",".join(f"public.{name}" for name in tables)
+    tables = [f"public.{name}" for name in ("plain", "pairs", "wide", "documents")]
+    declared["config"]["snapshot.include.collection.list"] = ",".join(tables)
+    declared["config"]["table.include.list"] = ",".join([*tables, "public.heartbeat"])
     return declared
 
 
