@@ -22,6 +22,6 @@ def test_after_each_kill_gold_is_fresh_in_time_and_equals_its_sources() -> None:
         found = drill(settings, victims, chance=chance, usual_probes=2)
 
     assert [one.victim for one in found.outcomes] == victims
-    assert len(found.compared) == 8
+    assert len(found.compared) == 9
     assert min(found.sent["duplicates"], found.sent["late"], found.sent["malformed"]) > 0
     assert not found.findings
