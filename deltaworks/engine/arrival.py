@@ -15,7 +15,7 @@ from deltaworks.engine.through import Lineage, Through
 from deltaworks.errors import LakeError, NotArrivedError
 
 POLL_SECONDS = 0.1
-"""A look reads the log files that are new since the last one: a few, of a few hundred bytes."""
+"""Nobody tells of a commit, so it is looked for: a look reads the few log files that are new since the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)

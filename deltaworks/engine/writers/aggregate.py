@@ -67,11 +67,8 @@ class AggregateWriter:
             late_rows.set_aside(committer, self.late, late, count=counts.late, upto=piece.upto, progress=self.progress)
         if counts.taken:
             self._combine(spark, committer, rows, counts)
-        elif counts.read:
-            committer.mark(self.table, self.progress.entry(counts))
-            self.progress.committed()
         else:
-            self.progress.remember(counts)
+            self.progress.pass_by(committer, counts)
         return Turn(table=self.declared.name, counts=counts)
 
     def settle(self, committer: Committer) -> None:

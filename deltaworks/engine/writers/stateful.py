@@ -134,11 +134,8 @@ class StatefulWriter:
             late_rows.set_aside(committer, self.late, late, count=count, upto=upto, progress=self.progress)
         if counts.taken:
             self._replace(spark, committer, new, counts)
-        elif counts.read:
-            committer.mark(self.table, self.progress.entry(counts))
-            self.progress.committed()
         else:
-            self.progress.remember(counts)
+            self.progress.pass_by(committer, counts)
         return Turn(table=self.declared.name, counts=counts)
 
     def _reach(self, new: Mapping[str, _New]) -> None:

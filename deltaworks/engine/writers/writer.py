@@ -137,6 +137,14 @@ class Progress:
         self._pending += counts
         self._unsettled = True
 
+    def pass_by(self, committer: Committer, counts: Counts) -> None:
+        """None of the batch's rows are used: those that were left out are committed as counts, a bare place waits."""
+        if counts.read:
+            committer.mark(self.table, self.entry(counts))
+            self.committed()
+        else:
+            self.remember(counts)
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position, if it is ahead of the committed one."""
         if self._unsettled:
