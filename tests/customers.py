@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from random import Random
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
-from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.settings import Settings
 from tests.flows import START, Crash, Log, Owner, Record
 from tests.shop_rows import change, customer
 
@@ -18,14 +19,9 @@ State = tuple[int, str, float, float | None, bool]
 """Number, name, begin and end in seconds after the start, whether it is current."""
 
 
-class Alone(Owner):
-    """Owns the shop's tables, and lets none take rows but the history: the others cost time."""
-
-    def start(self) -> Flow:
-        """Begin anew."""
-        flow = super().start()
-        flow.writers = [writer for writer in flow.writers if writer.declared.name == TABLE]
-        return flow
+def alone(spark: SparkSession, settings: Settings, *, path: str = "auto") -> Owner:
+    """Own the shop's tables; only the history takes rows."""
+    return Owner(spark, settings, "shop", path=path, only=(TABLE,))
 
 
 def moved(op: str, number: int, lsn: int, *, second: float, life: int = 0, last: str | None = None) -> Record:
@@ -104,12 +100,6 @@ def states(owner: Owner, table: str = TABLE) -> list[State]:
         (number, name, _seconds(start) or 0.0, _seconds(end), current)
         for number, name, start, end, current in zip(*(column.to_pylist() for column in found), strict=True)
     ]
-
-
-def verdict(owner: Owner) -> str:
-    """What the ledger says of the history."""
-    (sheet,) = (one for one in owner.ledger().sheets() if one.table == TABLE)
-    return sheet.verdict
 
 
 def _seconds(moment: datetime | None) -> float | None:

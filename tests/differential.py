@@ -34,8 +34,15 @@ ROWS = 20
 Lake = dict[str, list[str]]
 
 
-def differences(spark: SparkSession, folder: Path, seed: int | None = None, *, count: int = BATCHES) -> list[str]:
-    """One project by chance through every way, in so many batches; each line is a finding, none is well."""
+def differences(
+    spark: SparkSession,
+    folder: Path,
+    seed: int | None = None,
+    *,
+    count: int = BATCHES,
+    others: Sequence[str] = ("spark", "changing"),
+) -> list[str]:
+    """One project by chance by Arrow and the other ways, in so many batches; each line is a finding, none is well."""
     chance = seeded(seed)
     choice = project(folder / "project", chance)
     print(choice)  # noqa: T201  # shown with a failure
@@ -44,11 +51,11 @@ def differences(spark: SparkSession, folder: Path, seed: int | None = None, *, c
     turns = tuple(("auto", "spark")[(number + (first == "spark")) % 2] for number in range(count))
     ways = {"arrow": ("auto",) * count, "spark": ("spark",) * count, "changing": turns}
     owners = {}
-    for way, paths in ways.items():
+    for way, paths in ((way, ways[way]) for way in ("arrow", *others)):
         settings = Settings.load(folder / "project", environment={}, data=folder / way)
         owners[way] = _run(spark, settings, paths, parts)
-    found = [line for way in ("spark", "changing") for line in _compared(owners["arrow"], owners[way], way)]
-    last = owners["changing"]
+    found = [line for way in others for line in _compared(owners["arrow"], owners[way], way)]
+    last = owners[others[-1]]
     return [*found, *_read_alike(spark, last), *_as_batch(spark, last), *_books(owners)]
 
 

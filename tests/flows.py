@@ -1,6 +1,6 @@
 """Drive a fused flow by hand: micro-batches made of Kafka rows, restarts, crashes. No broker; all else is real."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,11 +80,14 @@ class Owner:
         path: str = "auto",
         epoch: int = 0,
         detaches: bool = False,
+        only: Collection[str] = (),
     ) -> None:
         """Open the first flow, over a lake whose last owner had this epoch.
 
-        Unless it `detaches`, the error of a table that is set aside is raised.
+        Unless it `detaches`, the error of a table that is set aside is raised. With `only`, no other table above bronze
+        takes rows: each costs time.
         """
+        self.only = only
         self.spark, self.settings, self.app, self.path, self.detaches = spark, settings, app, path, detaches
         self.now = 0.0
         self.catalog = catalog.load(settings.project)
@@ -98,6 +101,8 @@ class Owner:
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
             path=self.path, clock=lambda: self.now, detaches=self.detaches,
         )  # fmt: skip
+        if self.only:
+            self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name in self.only]
         self.flow.fence()
         edges = {topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}
         self.starts = self.flow.begin(edges)
@@ -131,6 +136,10 @@ class Owner:
         """The books as they stand."""
         self.flow.settle()
         return Ledger(self.catalog, self.settings.lake)
+
+    def verdicts(self) -> set[str]:
+        """What the ledger says of the tables that take rows."""
+        return {sheet.verdict for sheet in self.ledger().sheets() if not self.only or sheet.table in self.only}
 
     def _guard(self) -> None:
         """Counts commits; dies right before the chosen one."""

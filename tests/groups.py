@@ -67,9 +67,9 @@ def _pytest(group: str, environment: str, folder: str) -> Result:
         return Result(group=group, verdict="FAILED", seconds=0)
     began = time.monotonic()
     ignored = [f"--ignore={other}" for other in others]
-    spread = ["-n", "2", "--dist", "loadgroup"] if (group, environment) in SPREAD else []
+    spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if (group, environment) in SPREAD else []
     # no test collected: pytest ends with 5
-    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread])
+    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, "--durations=15"])
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
 

@@ -10,13 +10,20 @@ from deltaworks.java import java_home
 from deltaworks.settings import AppSettings, Settings
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_BRIEF = {
+    # Code that is made and compiled for each plan pays from some hundred thousand rows on.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Each shuffle is a job of its own and is followed by another round of planning.
+    "spark.sql.adaptive.enabled": "false",
+}
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
 def open_session(*, name: str, settings: Settings, app: AppSettings, brief: bool = False) -> SparkSession:
     """Start Spark in this process; raises SettingsError when the jars are missing.
 
-    `brief`: it lives for minutes, so the JVM had better compile quickly than well.
+    `brief`: it lives for minutes over few rows, so plans had better be ready quickly than be good.
     """
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
@@ -35,6 +42,7 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
     scratch = settings.data / "spark"
     compiling = "-XX:TieredStopAtLevel=1 " if brief else ""
     return {
+        **(_BRIEF if brief else {}),
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

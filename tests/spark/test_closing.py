@@ -32,7 +32,7 @@ def test_every_day_that_a_batch_passes_is_closed(
 ) -> None:
     """After a weekend's pause one batch brings three days: all but the newest are closed, in either commit path."""
     with Store(server_dsn) as store:
-        owner, log = Owner(spark, shop, "shop", path=path), Log()
+        owner, log = Owner(spark, shop, "shop", path=path, only=("silver.orders", DAYS)), Log()
         closing = Closing(owner.flow, store)
         owner.flow.on_commit = closing.committed
         first = 10 if path == "auto" else 20  # days of this case's own

@@ -37,4 +37,4 @@ def test_no_bytes_stop_the_app_or_are_lost(spark: SparkSession, shop: Settings, 
         (one.value, one.reason) for one in bad
     )
     assert views == {str(one.row["event_id"]): one.row for one in good if one.row is not None}
-    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
+    assert owner.verdicts() == {"ok"}

@@ -56,11 +56,6 @@ def taken(owner: Owner) -> dict[str, int]:
     return {name: len(owner.rows(name)) for name in owner.catalog.tables}
 
 
-def verdicts(owner: Owner) -> set[str]:
-    """What the ledger says of all tables."""
-    return {sheet.verdict for sheet in owner.ledger().sheets()}
-
-
 def test_failing_transform_sets_its_table_aside_until_it_is_mended(
     spark: SparkSession, settings: Settings, project: Project
 ) -> None:
@@ -87,7 +82,7 @@ def test_failing_transform_sets_its_table_aside_until_it_is_mended(
     assert meanwhile["silver.members"] == 3
     assert not owner.flow.detached.tables
     assert [(day["notes"], day["words"]) for day in owner.rows("gold.notes_per_day")] == [(3, 23)]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_table_whose_group_was_half_committed_catches_up_without_doubles(
@@ -111,7 +106,7 @@ def test_table_whose_group_was_half_committed_catches_up_without_doubles(
     assert len(owner.rows("silver.members__quarantine")) == 1
     assert [row["city"] for row in owner.rows("gold.members_per_city")] == ["Cork"]
     assert len(owner.rows("silver.notes")) == 2
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_foreign_commit_is_no_fault_of_the_table(spark: SparkSession, settings: Settings) -> None:
@@ -153,4 +148,4 @@ def test_new_table_over_old_bronze_takes_slices_after_those_that_are_current(
     assert halfway
     assert len(owner.rows("silver.members")) == 5
     assert owner.rows("silver.members_again") == owner.rows("silver.members")
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}

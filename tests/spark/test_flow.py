@@ -14,13 +14,6 @@ from tests.flows import START, Crash, Log, Owner
 from tests.shop_rows import broken, change, customer, order, tombstone, view
 
 
-def verdicts(owner: Owner) -> set[str]:
-    """What the ledger says of topics and tables."""
-    books = owner.ledger()
-    assert books.sheets()
-    return {sheet.verdict for sheet in books.sheets()} | {line.verdict for line in books.lines()}
-
-
 def test_views_are_counted_in_their_minute(spark: SparkSession, shop: Settings) -> None:
     """Views of two batches add up in one row per page and minute."""
     owner, log = Owner(spark, shop, "web"), Log()
@@ -30,7 +23,7 @@ def test_views_are_counted_in_their_minute(spark: SparkSession, shop: Settings) 
         owner.take(log.batch())
 
     assert [(r["page"], r["views"]) for r in owner.rows("gold.page_views_per_minute")] == [("/a", 5)]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_late_view_corrects_its_minute(spark: SparkSession, shop: Settings) -> None:
@@ -86,7 +79,7 @@ def test_malformed_bytes_are_kept_and_set_aside(spark: SparkSession, shop: Setti
     assert sorted(bytes(r["value"]) for r in aside) == sorted(bad)
     assert all(r["reason"] for r in aside)
     assert {bytes(r["value"]) for r in owner.rows("bronze.web_events")} >= set(bad)
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_orders_follow_their_changes(spark: SparkSession, shop: Settings) -> None:
@@ -106,7 +99,7 @@ def test_orders_follow_their_changes(spark: SparkSession, shop: Settings) -> Non
         ("2026-11-20", 1, 1, "10.00"),
         ("2026-11-22", 1, 0, "0.00"),
     ]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_older_change_does_not_overwrite_a_newer_one(spark: SparkSession, shop: Settings) -> None:
@@ -147,7 +140,7 @@ def test_rows_that_bronze_has_are_not_taken_twice(spark: SparkSession, shop: Set
     owner.take(rows)
 
     assert len(owner.rows("bronze.web_events")) == 4
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_foreign_commit_is_noticed_and_named(spark: SparkSession, shop: Settings) -> None:
@@ -171,7 +164,7 @@ def test_foreign_commit_is_noticed_and_named(spark: SparkSession, shop: Settings
     owner.catch_up(log)
     assert [r["event_id"] for r in owner.rows("silver.page_views")] == ["e1", "e2"]
     assert sum(r["views"] for r in owner.rows("gold.page_views_per_minute")) == 2
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_checkpoints_of_the_log_change_nothing(
@@ -191,7 +184,7 @@ def test_checkpoints_of_the_log_change_nothing(
 
     assert checkpoint == 3
     assert [r["event_id"] for r in owner.rows("silver.page_views")] == ["e0", "e1", "e2", "e3"]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
     spark.read.format("delta").load(str(path)).limit(1).write.format("delta").mode("append").save(str(path))
     log.send([view(4)])

@@ -14,6 +14,7 @@ from tests.tiny_project import Project
 
 PATHS = pytest.mark.parametrize("path", ["auto", "spark"])
 TABLE = "tables/gold/notes_per_day/table.py"
+NOTES = ("silver.notes",)
 HOUR = timedelta(hours=1)
 
 
@@ -50,15 +51,10 @@ def days(owner: Owner) -> list[tuple[str, int]]:
     return [(str(row["day"]), row["notes"]) for row in owner.rows("gold.notes_per_day")]
 
 
-def verdicts(owner: Owner) -> set[str]:
-    """Give what the ledger says."""
-    return {sheet.verdict for sheet in owner.ledger().sheets()}
-
-
 @PATHS
 def test_a_row_is_late_against_the_batches_before_its_own(spark: SparkSession, tmp_path: Path, path: str) -> None:
     """Inside its own batch nothing is late; the mark never falls, not even through a restart; copies do not count."""
-    owner, log = Owner(spark, project(tmp_path), "tiny", path=path), Log()
+    owner, log = Owner(spark, project(tmp_path), "tiny", path=path, only=NOTES), Log()
 
     take(owner, log, [note("a", START), note("b", START - 5 * HOUR)])
     take(owner, log, [note("c", START - HOUR), note("a", START), note("d", START + HOUR)])
@@ -66,7 +62,7 @@ def test_a_row_is_late_against_the_batches_before_its_own(spark: SparkSession, t
     take(owner, log, [note("e", START), note("f", START + HOUR)])
 
     assert lateness(owner) == {"a": 0, "b": 0, "c": 3600, "d": 0, "e": 3600, "f": 0}
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 @PATHS
@@ -74,7 +70,7 @@ def test_a_time_that_is_not_believed_is_refused_and_moves_no_mark(
     spark: SparkSession, tmp_path: Path, path: str
 ) -> None:
     """A day ahead of the arrival is believed, a millisecond more is not."""
-    owner, log = Owner(spark, project(tmp_path), "tiny", path=path), Log()
+    owner, log = Owner(spark, project(tmp_path), "tiny", path=path, only=NOTES), Log()
     day, millisecond = timedelta(days=1), timedelta(milliseconds=1)
 
     take(owner, log, [note("bound", START + day), note("beyond", START + day + 2 * millisecond)])
@@ -82,7 +78,7 @@ def test_a_time_that_is_not_believed_is_refused_and_moves_no_mark(
 
     assert lateness(owner) == {"bound": 0, "after": 86_400}
     assert [row["reason"] for row in owner.rows("silver.notes__quarantine")] == ["written_at: future"]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -126,4 +122,4 @@ def test_death_between_the_late_rows_and_the_table(spark: SparkSession, tmp_path
 
     assert owner.flow.sides["gold.notes_per_day"]["late"].rows() == 1
     assert days(owner) == [("2026-11-20", 2)]
-    assert verdicts(owner) == {"ok"}
+    assert owner.verdicts() == {"ok"}

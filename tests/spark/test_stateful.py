@@ -237,7 +237,7 @@ def same(one: Iterable[Row], other: Iterable[Row]) -> bool:
 
 @pytest.mark.parametrize(
     ("policy", "path", "batches"),
-    [("correct", "auto", 14), ("drop", "auto", 8), ("side_output", "auto", 8), ("correct", "spark", 3)],
+    [("correct", "auto", 14), ("drop", "auto", 8), ("side_output", "auto", 8), ("correct", "spark", 2)],
 )
 def test_rows_are_what_their_events_make_together(
     spark: SparkSession, tmp_path: Path, policy: str, path: str, batches: int

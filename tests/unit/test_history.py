@@ -14,7 +14,7 @@ from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals
 from deltaworks.settings import ROOT, Settings
 from tests.chance import seeded
-from tests.customers import TABLE, Alone, a_source, in_batches, moved, shuffled, states, verdict
+from tests.customers import TABLE, a_source, alone, in_batches, moved, shuffled, states
 from tests.flows import Owner
 from tests.intruder import Intruder
 
@@ -43,7 +43,7 @@ class Hand:
 
 def owned(settings: Settings) -> Owner:
     """Open the shop without Spark: of its tables only the history takes rows."""
-    return Alone(Hand(), settings, "shop")  # type: ignore[arg-type]  # see Hand
+    return alone(Hand(), settings)  # type: ignore[arg-type]  # see Hand
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_truncation_ends_what_was_there(shop: Settings) -> None:
         (2, "n7", 7, None, True),
         (3, "n3", 3, 5, False),
     ]
-    assert verdict(owner) == "ok"
+    assert owner.verdicts() == {"ok"}
 
 
 def test_an_expectation_on_the_interval_judges_no_row_that_comes() -> None:
@@ -123,7 +123,7 @@ def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) ->
         owner = owned(shop.changed(data=shop.data / str(number)))
         in_batches(owner, parts)
         assert states(owner) == [(1, "n1", 1, None, True)]
-        assert verdict(owner) == "ok"
+        assert owner.verdicts() == {"ok"}
 
 
 def test_a_change_without_its_time_is_refused(shop: Settings) -> None:
@@ -136,7 +136,7 @@ def test_a_change_without_its_time_is_refused(shop: Settings) -> None:
     assert [row[0] for row in states(owner)] == [2]
     side = owner.flow.sides[TABLE]["quarantine"]
     assert side.read(["reason"]).to_pylist() == [{"reason": "source: no usable time"}]
-    assert verdict(owner) == "ok"
+    assert owner.verdicts() == {"ok"}
 
 
 @pytest.mark.parametrize("run", range(5))
@@ -155,7 +155,7 @@ def test_order_and_cuts_make_no_difference(shop: Settings, run: int) -> None:
     assert any(row[4] for row in states(calm))
     assert any(not row[4] for row in states(calm))
     assert states(wild) == states(calm)
-    assert (verdict(calm), verdict(wild)) == ("ok", "ok")
+    assert calm.verdicts() == wild.verdicts() == {"ok"}
 
 
 def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
@@ -173,7 +173,7 @@ def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
         in_batches(owner, parts)
         assert owner.crash_at == -1
         assert states(owner) == states(calm), f"crash before commit {crash_at}"
-        assert verdict(owner) == "ok", f"crash before commit {crash_at}"
+        assert owner.verdicts() == {"ok"}, f"crash before commit {crash_at}"
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def test_a_snapshot_ends_what_it_does_not_show(shop: Settings, late: bool) -> No
     in_batches(owner, [old[:1], snapshot, old[1:]] if late else [old, snapshot])
 
     assert states(owner) == [(1, "n50", 1, 7, False), (1, "n9", 7, None, True), (2, "n51", 2, 7, False)]
-    assert verdict(owner) == "ok"
+    assert owner.verdicts() == {"ok"}
     (sheet,) = (one for one in owner.ledger().sheets() if one.table == TABLE)
     assert (sheet.taken, sheet.superseded, sheet.not_mine) == (3, 0, 1)
     with Picture(catalog.load(ROOT), shop.lake) as picture:

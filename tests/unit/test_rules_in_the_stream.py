@@ -72,7 +72,7 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(tm
     assert (refused_before, bronze) == (6, 13)
     assert len(owner.rows("silver.notes__quarantine")) == 7
     assert accepted == owner.flow.inputs["bronze.letters"].table.entry.ingest_seq == done["batches_up_to"]
-    assert {sheet.verdict for sheet in owner.ledger().sheets()} == {"ok"}
+    assert owner.verdicts() == {"ok"}
 
     log.send(_note(number, words=-1) for number in range(13, 23))  # what comes after is judged anew
     with pytest.raises(BadRowsError, match="10 of its last 10 rows"):
