@@ -21,6 +21,7 @@ def relation_findings(tables: Mapping[str, Readable], names: set[str], project: 
             rule(table, inputs) for rule in (_owners, _layers, _parsing, _new_rows, stateful_relations)
         )
         yield from _topics(table, project)
+    yield from _truncates(tables, project)
     yield from _cycle(tables)
     yield from _apps(tables, names, project)
 
@@ -90,6 +91,18 @@ def _topics(table: Readable, project: ProjectNames) -> Iterator[Finding]:
         if topic not in project.topics:
             finding = f"topic {topic} is not in topics.toml"
             yield table.at_field("reads", finding, nearest(topic, project.topics, "topics"))
+
+
+def _truncates(tables: Mapping[str, Readable], project: ProjectNames) -> Iterator[Finding]:
+    """Debezium's truncate has no key: the broker refuses such a record where a topic is compacted."""
+    reads = [table.declared.table.reads for table in tables.values()]
+    for name in sorted({one.bronze for one in reads if isinstance(one, Debezium)} & set(tables)):
+        for topic in tables[name].declared.topics:
+            cleanup = (project.topics or {}).get(topic, "delete")
+            if cleanup != "delete":
+                place, next_step = f"topics.toml {topic} cleanup", 'Write cleanup = "delete"'
+                finding = f"is {cleanup!r}, and {name} takes changes from it: the broker refuses a truncate"
+                yield Finding(place=place, finding=finding, next_step=next_step)
 
 
 def _cycle(tables: Mapping[str, Readable]) -> Iterator[Finding]:

@@ -143,6 +143,50 @@ def test_rows_that_bronze_has_are_not_taken_twice(spark: SparkSession, shop: Set
     assert owner.verdicts() == {"ok"}
 
 
+def test_spark_takes_what_is_new_of_a_batch_that_comes_again_larger(spark: SparkSession, shop: Settings) -> None:
+    """By Spark as by Arrow: rows are known by their offset, not by their batch."""
+    owner, log = Owner(spark, shop, "web"), Log()
+    for path in ("auto", "spark"):
+        owner.path = path
+        owner.start().writers = []  # bronze alone: the others cost time
+        log.cut = 0
+        log.send([view(len(log.rows))])
+        owner.take(log.batch())
+
+    assert [row["offset"] for row in owner.rows("bronze.web_events")] == [0, 1]
+    assert {line.verdict for line in owner.ledger().lines()} == {"ok"}
+
+
+def test_batch_too_large_to_collect_is_committed_by_spark_and_the_next_one_is_not(
+    spark: SparkSession, shop: Settings
+) -> None:
+    """The bound ends the job that collects; the batch comes whole all the same, and what follows is quick again."""
+    owner, log = Owner(spark, shop, "web"), Log()
+    bounds = spark.sparkContext._jsc.sc().conf()
+    usual = bounds.get("spark.driver.maxResultSize")
+    bounds.set("spark.driver.maxResultSize", str(2**18))
+    committed = []
+    try:
+        for bad in (bytes(2**20), b"{"):
+            log.send([broken(bad)])
+            owner.take(log.batch())
+            committed.append(owner.flow.inputs["bronze.web_events"].table.delta.history(1)[0])
+    finally:
+        bounds.set("spark.driver.maxResultSize", usual)
+
+    assert [str(one.get("engineInfo", "")).startswith("Apache-Spark") for one in committed] == [True, False]
+    assert [len(bytes(row["value"])) for row in owner.rows("silver.page_views__quarantine")] == [2**20, 1]
+
+
+def test_session_has_its_bounds(spark: SparkSession) -> None:
+    """The JVM that lives was started with them: afterwards they are taken and ignored."""
+    assert spark.sparkContext._jvm is not None
+    started = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+
+    assert {"-XX:+ExitOnOutOfMemoryError", "-Xmx1g"} <= set(started)
+    assert spark.conf.get("spark.driver.maxResultSize") == str(64 * 2**20)
+
+
 def test_foreign_commit_is_noticed_and_named(spark: SparkSession, shop: Settings) -> None:
     """Somebody else's commit stops the owner with the table's name, and again at the next start."""
     owner, log = Owner(spark, shop, "web"), Log()

@@ -15,6 +15,7 @@ _REGISTRIES = re.compile(
     re.IGNORECASE,
 )
 _HOMES = re.compile(r"(?<![\w.}~)-])/(work|root|tmp/w|home/\w+|Users/\w+)/\w")
+_STATE = re.compile("withWatermark|dropDuplicatesWithinWatermark|(flatM|m)apGroupsWithState|.*WithState(InPandas)?")
 _CREDITS = ("LICENSE",)  # its own address is part of the text
 
 
@@ -32,11 +33,12 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 
 
 def test_patterns_find_what_they_look_for() -> None:
-    """The two patterns above, tried on what they are to find and on what looks alike."""
+    """The patterns above, tried on what they are to find and on what looks alike."""
     registry, home = "https://" + "py" + "pi.org/simple/x", "cd " + "/ho" + "me/ada/deltaworks"
 
     assert _REGISTRIES.search(registry)
     assert _HOMES.search(home)
+    assert _STATE.fullmatch("applyInPandasWithState")
     assert not _HOMES.search("ROOT/work/x https://host/home/page {data}/root/x")
     assert not _REGISTRIES.search("127.0.0.1 apache-airflow maven-artifact-3.9.15.jar python.org")
 
@@ -55,6 +57,18 @@ def test_only_settings_and_programs_read_the_environment() -> None:
     others = {path for path in readers if path.parts[0] not in ("bin", "tests")}
 
     assert others == {Path("deltaworks/settings.py")}
+
+
+def test_no_part_of_the_engine_keeps_state_in_spark() -> None:
+    """Lateness is stored with the row: no watermark, no state beside a table, one stream that is read and written."""
+    code = [path for path in files("deltaworks/**", "spark_apps/**", "tables/**") if path.suffix == ".py"]
+    named = {path: {name.rpartition(".")[2] for name in _attributes(path)} for path in code}
+
+    keepers = [f"{path} {name}" for path, names in named.items() for name in sorted(names) if _STATE.fullmatch(name)]
+
+    assert not keepers
+    assert {path for path, names in named.items() if "readStream" in names} == {Path("deltaworks/engine/source.py")}
+    assert {path for path, names in named.items() if "writeStream" in names} == {Path("deltaworks/engine/driver.py")}
 
 
 def test_every_lint_rule_that_is_off_has_its_reason() -> None:

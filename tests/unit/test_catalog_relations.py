@@ -56,6 +56,21 @@ MISTAKES = [
         [Finding(place=f"{LETTERS}:5", finding="topic note is not in topics.toml", next_step="The nearest is notes")],
     ),
     Mistake(
+        "changes on a compacted topic",  # of notes no clean-up is named
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+            Edit("topics.toml", "[members]", '[members]\ncleanup = "compact"'),
+        ],
+        [
+            Finding(
+                place="topics.toml members cleanup",
+                finding="is 'compact', and bronze.letters takes changes from it: the broker refuses a truncate",
+                next_step='Write cleanup = "delete"',
+            )
+        ],
+    ),
+    Mistake(
         "topic not of bronze",
         [Edit(NOTES, 'topic="notes"', 'topic="note"')],
         [

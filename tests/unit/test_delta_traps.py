@@ -1,5 +1,6 @@
 """What delta-rs does if nobody looks, each beside what our commits do instead."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 
 from deltaworks.engine.commit import Clause, Committer, Merge, _on
 from deltaworks.engine.entry import Counts, Entry, Position
-from deltaworks.engine.lake import TXN_APP, OwnedTable
+from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.maintenance import compact
 from deltaworks.engine.writers.aggregate import combined
 from deltaworks.errors import CommitLostError
+from deltaworks.settings import ROOT, Settings
 from deltaworks.words.keeping import Combine
+from tests.arrow_flow import ArrowOwner
 
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 COMMITTER = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
@@ -97,6 +100,22 @@ def test_batch_in_which_every_row_is_older_leaves_its_entry(tmp_path: Path) -> N
     assert table.read().to_pylist() == [{"key": 1, "value": 5}]
 
 
+def test_roll_back_that_finds_no_row_leaves_its_entry(tmp_path: Path) -> None:
+    """A delete that finds nothing commits nothing: the table beside would stay ahead of its own, start after start."""
+    web = ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    side = web.flow.sides["silver.page_views"]["quarantine"]
+    web.committer.mark(side, side.entry.follow("batch", ingest_seq=7))
+    deleted = deltalake.DeltaTable(str(side.path))
+    deleted.delete("_seq > 0")
+    assert deleted.version() == side.version, "the default commits nothing"
+
+    web.start()
+
+    side = web.flow.sides["silver.page_views"]["quarantine"]
+    side.reopen()
+    assert (side.entry.kind, side.entry.ingest_seq) == ("redo", 0)
+
+
 def test_position_survives_compaction_and_log_cleanup(tmp_path: Path) -> None:
     """After both only the compaction's own entry may be left: it repeats the whole position, the txn goes on."""
     table = owned(tmp_path)
@@ -116,6 +135,41 @@ def test_position_survives_compaction_and_log_cleanup(tmp_path: Path) -> None:
     batch(again, rows((4, 4)), seq=4)
     assert again.delta.transaction_version(TXN_APP) == again.version
     assert again.rows() == 4
+
+
+def test_only_batches_bring_new_rows(tmp_path: Path) -> None:
+    """Compaction writes every row anew, the undoing of a batch those that stay: whoever follows has them already."""
+    table = owned(tmp_path)
+    for seq in (1, 2, 3):
+        batch(table, rows((seq, seq), (seq + 10, seq)), seq=seq)
+    compact(table, command=1, guard=lambda: None, report=lambda _: None)
+    redo = table.entry.follow("redo")
+    table.delta.delete("key = 1", commit_properties=table.properties(redo), post_commithook_properties=HOOKS_OFF)
+    table.moved_to(table.delta.version(), redo, brought_rows=True)
+    batch(table, rows((4, 4)), seq=4)
+
+    taken, passed, new = (table.read_added(*span) for span in ((0, 3), (3, 5), (3, 6)))
+
+    assert table.version == 6
+    assert sorted(taken["key"].to_pylist()) == [1, 2, 3, 11, 12, 13]
+    assert passed.num_rows == 0
+    assert new["key"].to_pylist() == [4]
+
+
+def test_commits_leave_the_log_to_its_owner(tmp_path: Path) -> None:
+    """By default the hundredth commit writes a checkpoint and clears old commits away, in the middle of a batch."""
+    table = owned(tmp_path / "own")
+    for seq in range(1, 99):
+        COMMITTER.mark(table, table.entry.follow("batch", ingest_seq=seq))
+    shutil.copytree(tmp_path / "own", tmp_path / "other")
+    by_default = tmp_path / "other" / "things"
+    deltalake.write_deltalake(str(by_default), rows((1, 1)), mode="append")
+    assert list(by_default.glob("_delta_log/*.checkpoint*")), "the default writes one"
+
+    batch(table, rows((1, 1)), seq=99)
+
+    assert table.version == 99
+    assert not list(table.path.glob("_delta_log/*.checkpoint*"))
 
 
 def test_negative_zero_is_committed_as_zero(tmp_path: Path) -> None:
@@ -162,6 +216,8 @@ def test_literal_bounds_of_the_keys_leave_files_out(tmp_path: Path) -> None:
     for low in (0, 100, 200):
         batch(table, rows(*((low + one, 0) for one in range(10))), seq=low + 1)
     few = rows((105, 1))
+    batch(table, few, newer("key"), seq=300)
+    committed = table.delta.history(1)[0]["operationMetrics"]["num_target_files_skipped_during_scan"]
 
     def files_left_out(condition: str) -> int:
         merged = deltalake.DeltaTable(str(table.path)).merge(few, condition, source_alias="s", target_alias="t")
@@ -171,6 +227,7 @@ def test_literal_bounds_of_the_keys_leave_files_out(tmp_path: Path) -> None:
     bare = files_left_out("t.key = s.key")
     bounded = files_left_out(_on(newer("key"), few, None))
 
+    assert committed == 2
     assert bounded == 2
     assert bare == 0
     assert pc.max(deltalake.DeltaTable(str(table.path)).to_pyarrow_table()["value"]).as_py() == 1

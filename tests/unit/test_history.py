@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from deltaworks import catalog
@@ -16,29 +15,8 @@ from deltaworks.settings import ROOT, Settings
 from tests.chance import seeded
 from tests.customers import TABLE, a_source, alone, in_batches, moved, shuffled, states
 from tests.flows import Owner
+from tests.handed import Hand
 from tests.intruder import Intruder
-
-
-class Handed:
-    """A micro-batch that is small enough to be collected: all that the Arrow path asks of Spark."""
-
-    sparkSession = None  # noqa: N815  # Spark's name
-
-    def __init__(self, rows: pa.Table) -> None:
-        """Hand on these rows."""
-        self.rows = rows
-
-    def toArrow(self) -> pa.Table:  # noqa: N802  # Spark's name
-        """As Spark's."""
-        return self.rows
-
-
-class Hand:
-    """What makes micro-batches."""
-
-    def createDataFrame(self, rows: pa.Table) -> Handed:  # noqa: N802  # Spark's name
-        """As Spark's."""
-        return Handed(rows)
 
 
 def owned(settings: Settings) -> Owner:

@@ -10,6 +10,8 @@ from deltaworks.errors import DeclarationError
 from deltaworks.words import Column, Table, add, aggregate, append, days, hours, kafka, latest, minutes, raw, seconds
 from deltaworks.words.types import PLAIN, Type, parse
 
+KNOWN = "boolean, int, bigint, double, string, binary, date, timestamp, decimal(p,s)"
+
 
 def test_every_word_can_be_imported() -> None:
     """What the words offer is there."""
@@ -102,7 +104,9 @@ def test_decimal_has_precision_and_scale() -> None:
         ("decimal(0,0)", "Precision is 1 to 38, scale at most precision"),
         ("decimal(39,2)", "Precision is 1 to 38, scale at most precision"),
         ("decimal(3,4)", "Precision is 1 to 38, scale at most precision"),
-        ("", "Write one of boolean, int, bigint, double, string, binary, date, timestamp, decimal(p,s)"),
+        ("", f"Write one of {KNOWN}"),
+        ("struct<a:int,a:int>", f"Write one of {KNOWN}"),
+        ("array<string>", "Write string"),
     ],
 )
 def test_wrong_type_gets_the_right_spelling(text: str, next_step: str) -> None:
