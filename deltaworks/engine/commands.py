@@ -5,9 +5,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
+from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
 from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseLostError
 
@@ -16,8 +19,11 @@ RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it
 Report = Callable[[Mapping[str, Any]], None]
 
 
-def obey(command: Command, *, store: Store, flow: Flow) -> None:
-    """Carry out one command and write its result or its error; only the loss of the lease ends the driver."""
+def obey(command: Command, *, store: Store, flow: Flow, spark: SparkSession | None = None) -> None:
+    """Carry out one command and write its result or its error; only the loss of the lease ends the driver.
+
+    `spark`: the driver's session, if it has one; without it all is done from Arrow.
+    """
     log.info("command %s: %s %s", command.id, command.kind, command.table_name)
     number, epoch = command.id, flow.epoch
 
@@ -33,7 +39,7 @@ def obey(command: Command, *, store: Store, flow: Flow) -> None:
         _tell(lambda: store.fail(number, finding, epoch=epoch), flow)
 
     try:
-        result = _carry_out(command, flow, report)
+        result = _carry_out(command, flow, report, spark)
     except LeaseLostError:
         raise
     except DeltaworksError as error:
@@ -60,7 +66,7 @@ def _tell(end: Callable[[], None], flow: Flow) -> None:
             return
 
 
-def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
+def _carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession | None = None) -> dict[str, Any]:
     match command.kind:
         case "compact":
             table = _table(command, flow)
@@ -71,8 +77,21 @@ def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
             return {"commits": flow.rebuild_book()}
         case "accept bad rows":
             return flow.accept_bad(_table(command, flow).name, command=command.id)
+        case "replay refused rows":
+            name, cause = _table(command, flow).name, command.arguments.get("cause")
+
+            def told(found: Counts) -> None:
+                report({"moved": -found.refused, "taken": found.taken})
+
+            return flow.replay_refused(name, cause=cause, command=command.id, spark=spark, report=told)
+        case "discard refused rows":
+            cause = command.arguments.get("cause")
+            return flow.discard_refused(_table(command, flow).name, cause=cause, command=command.id)
         case kind:
-            known = 'Known are "compact", "accept bad rows", and "rebuild" of ops.ledger'
+            known = (
+                'Known are "compact", "accept bad rows", "replay refused rows", "discard refused rows", and "rebuild" '
+                "of ops.ledger"
+            )
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
 
 

@@ -98,7 +98,7 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
-        self._obey_waiting(flow)
+        self._obey_waiting(flow, spark)
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
@@ -129,11 +129,11 @@ class Driver:
                 raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
             obey(command, store=self.store, flow=flow)
 
-    def _obey_waiting(self, flow: Flow) -> None:
+    def _obey_waiting(self, flow: Flow, spark: SparkSession) -> None:
         """Carry out what was ordered while nobody owned the app: it may be what lets the first batch through."""
         while (command := self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))) is not None:
             self._still_ours()
-            obey(command, store=self.store, flow=flow)
+            obey(command, store=self.store, flow=flow, spark=spark)
 
     def _open(self) -> Flow:
         """Open the app's tables and fence older owners out."""
@@ -213,7 +213,7 @@ class Driver:
             self.flow.settle(after_seconds=SETTLE_SECONDS)
             command = self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))
             if command is not None:
-                obey(command, store=self.store, flow=self.flow)
+                obey(command, store=self.store, flow=self.flow, spark=spark)
         except Exception as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise

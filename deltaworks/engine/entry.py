@@ -5,10 +5,26 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "accept", "widen"]
-ROW_KINDS: frozenset[str] = frozenset({"batch"})
+Kind = Literal["create", "fence", "batch", "replay", "compact", "redo", "gaps", "accept", "discard", "widen"]
+ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """An ingest batch that brings no row to bronze: refused rows of a table are judged again in its turn.
+
+    `table`: whose. `after`, `upto`: they were first read in ingest batches (after, upto]. `cause`: only those that were
+    refused for it. `command`: who ordered it. `seq`: the ingest batch itself.
+    """
+
+    table: str
+    after: int
+    upto: int
+    command: int
+    cause: str | None = None
+    seq: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +41,7 @@ class Position:
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
     after it, has to be looked at beside what is there.
     `strays`: undeclared fields that records had so far.
+    `replays`: bronze only, those that their table may not have taken yet.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -38,6 +55,7 @@ class Position:
     truncated: str | None = None
     newest: str | None = None
     strays: tuple[str, ...] = ()
+    replays: tuple[Replay, ...] = ()
     mark: int | None = None
 
 
@@ -109,7 +127,9 @@ class Entry:
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             position = raw.get("position", {})
-            values["position"] = Position(**{**position, "strays": tuple(position.get("strays", ()))})
+            replays = tuple(Replay(**one) for one in position.get("replays", ()))
+            strays = tuple(position.get("strays", ()))
+            values["position"] = Position(**{**position, "strays": strays, "replays": replays})
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))

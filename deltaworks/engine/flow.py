@@ -18,20 +18,20 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
-from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.entry import Counts, Entry, Replay
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.writers import append, history, latest
+from deltaworks.engine.writers import append, history, latest, refused
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE, OverBronze
+from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
@@ -117,17 +117,17 @@ class Flow:
         sources = tuple(self.inputs[name] for name in declared.inputs)
         match declared.table.kept_as:
             case Append():
-                side = self._beside(declared, "quarantine", QUARANTINE)
+                side = self._beside(declared, "quarantine", refused.QUARANTINE)
                 return AppendWriter(declared, own=own, source=sources[0], quarantine=side)
             case Latest():
-                side = self._beside(declared, "quarantine", QUARANTINE)
+                side = self._beside(declared, "quarantine", refused.QUARANTINE)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
                 waiting = self._waiting(declared, own.table)
                 return LatestWriter(
                     declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
                 )
             case History():
-                side = self._beside(declared, "quarantine", QUARANTINE)
+                side = self._beside(declared, "quarantine", refused.QUARANTINE)
                 deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
                 return HistoryWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
             case Aggregate():
@@ -169,7 +169,8 @@ class Flow:
             sides[suffix].reopen()
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=_addable(rows_of))
+            addable = refused.DECIDED if suffix == "quarantine" else _addable(rows_of)
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable)
         return sides[suffix]
 
     def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
@@ -196,6 +197,9 @@ class Flow:
         for name, sides in self.sides.items():
             self._refuse_new_sides(name, sides)
             self._roll_back_sides(name)
+        for writer in self.writers:
+            if isinstance(writer, OverBronze):
+                writer.settle_moving(committer)
 
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
@@ -311,12 +315,61 @@ class Flow:
 
     def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
         """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""
-        writer = next((one for one in self.writers if one.declared.name == name), None)
-        if not isinstance(writer, OverBronze):
-            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        writer = self._parsing(name, command)
         upto = writer.source.table.entry.ingest_seq
         self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
         return {"batches_up_to": upto}
+
+    def replay_refused(
+        self,
+        name: str,
+        *,
+        cause: str | None,
+        command: int,
+        spark: SparkSession | None,
+        report: Callable[[Counts], None],
+    ) -> dict[str, int]:
+        """Judge a table's refused rows again, those of one cause or all; says where they went.
+
+        Tables over it take what comes of that in their own turns.
+        """
+        writer, committer = self._parsing(name, command), self._committer(spark)
+        if self.detached.waits(name):
+            finding = f"{name} is detached"
+            raise CommandError(f"command {command}", finding, f'See "deltaworks app status {self.app}", mend it first')
+        raw = next(one for one in self.bronze if one.table is writer.source.table)
+        self._catch_up(writer, spark, committer)
+        found, tried = Counts(), 0
+        for after, upto, rows in list(refused.pieces(writer.quarantine, cause=cause)):
+            taken = {one.declared.name: one.after for one in self.writers if isinstance(one, OverBronze)}
+            due = Replay(table=name, after=after, upto=upto, cause=cause, command=command)
+            raw.replay(due, committer, taken=taken)
+            found += self._catch_up(writer, spark, committer)
+            tried += rows
+            report(found)
+        moved = -found.refused
+        return {"rows": tried, "moved": moved, "taken": found.taken, "superseded": found.superseded,
+                "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": tried - moved}  # fmt: skip
+
+    def _catch_up(self, writer: OverBronze, spark: SparkSession | None, committer: Committer) -> Counts:
+        """Let one table take all that bronze has."""
+        found = Counts()
+        while writer.behind():
+            turn = writer.take(spark, committer)
+            self._note(writer, turn)
+            found += Counts() if turn is None else turn.counts
+        return found
+
+    def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
+        """Decide that a table's refused rows stay out, those of one cause or all."""
+        side = self._parsing(name, command).quarantine
+        return {"discarded": refused.discard(self._committer(None), side, cause=cause, command=command)}
+
+    def _parsing(self, name: str, command: int) -> OverBronze:
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, OverBronze):
+            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        return writer
 
     def behind(self) -> bool:
         """Whether some table that is not set aside has not yet taken what its inputs have."""
@@ -332,6 +385,8 @@ class Flow:
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
+                if isinstance(writer, OverBronze):
+                    writer.settle_moving(committer)
             turn = writer.take(spark, committer)
         except Exception as error:
             if not self.detaches or not is_tables_own(error, writer.declared.transform):

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from deltaworks.engine.entry import Entry
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -37,14 +39,37 @@ def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
 
 def stamp_arrow(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
     """The rows with `_late_by` in microseconds, 0 for what is in time; `rows` has `_seq`."""
-    times = rows[event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    batches = pa.table({"seq": rows["_seq"], "time": times}).group_by("seq").aggregate([("time", "max")])
+    batches = pa.table({"seq": rows["_seq"], "time": _micros(rows, event_time)})
+    batches = batches.group_by("seq").aggregate([("time", "max")])
     found = walk(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True), mark)
-    order = pa.array(found.before.keys(), pa.int64())
-    before = pa.array(found.before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
-    behind = pc.subtract(before, times)
+    return late_by(rows, event_time, found.before), found
+
+
+def late_by(rows: pa.Table, event_time: str, before: Mapping[int, int | None]) -> pa.Table:
+    """The rows with `_late_by`, by the mark before the ingest batch `_seq` of each."""
+    order = pa.array(before.keys(), pa.int64())
+    marks = pa.array(before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
+    behind = pc.subtract(marks, _micros(rows, event_time))
     late = pc.if_else(pc.greater(behind, 0), behind, 0)
-    return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64())), found
+    return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64()))
+
+
+def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[int, int | None]:
+    """The mark before each of these ingest batches, as a table's entries say, newest first; None where there was none.
+
+    A mark is never computed again: what was refused then would move it now.
+    """
+    wanted = set(batches)
+    raised: list[tuple[int, int]] = []
+    for entry in entries:
+        raised += () if entry is None else entry.marks
+        if raised and min(raised)[0] < min(wanted, default=0):
+            break
+    return {seq: max((mark for at, mark in raised if at < seq), default=None) for seq in wanted}
+
+
+def _micros(rows: pa.Table, event_time: str) -> pa.ChunkedArray:
+    return rows[event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
 
 def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.marks import highest_of, stamp_arrow, stamp_spark, walk
+from deltaworks.engine.marks import highest_of, late_by, looked_up, stamp_arrow, stamp_spark, walk
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
@@ -49,24 +49,35 @@ class AppendWriter(OverBronze):
             return self._keep_arrow(committer, parsed, counts)
         return self._keep_spark(committer, parsed, counts)
 
-    def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts) -> Counts:
+    def _keep_again(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay) -> Counts:
+        """Events keep the ingest batch that brought them: how late they are was decided then."""
+        return self._keep_arrow(committer, parsed, counts, due)
+
+    def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay | None = None) -> Counts:
         before = self.table.data_version
         rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
         rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
         offered = rows.num_rows
         if self.kept.dedupe_by:
-            rows = self.seen.first_ones(rows)
+            seen = self.seen if due is None else Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within)
+            rows = seen.first_ones(rows, alone=due is not None)
         counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
         event_time = self.declared.table.event_time
         low, high = span(rows, event_time)
         if event_time is None:
             rows = rows.append_column("_late_by", pa.array([0] * rows.num_rows, pa.int64()))
-        else:
+        elif due is None:
             rows, walked = stamp_arrow(rows, event_time, self.progress.position.mark)
             self.progress.marked(walked)
+        else:
+            entries = (commit.entry for commit in self.table.commits_backwards())
+            rows = late_by(rows, event_time, looked_up(entries, rows["_seq"].to_pylist()))
         rows = rows.select(self.table.schema.names)
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
-        self.seen.accept(rows)
+        if due is None:
+            self.seen.accept(rows)
+        else:
+            self.seen.forget()
         self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
         return counts
 
@@ -145,11 +156,15 @@ class Seen:
         self._times: dict[Key, list[datetime]] = {}
         self._since: datetime | None = None
 
-    def first_ones(self, rows: pa.Table) -> pa.Table:
-        """The rows, in order of ingestion, that are no copy of an accepted one."""
+    def first_ones(self, rows: pa.Table, *, alone: bool = False) -> pa.Table:
+        """The rows, in order of ingestion, that are no copy of an accepted one.
+
+        `alone`: no rows come after these, so what arrived later than a copy of them can is not looked at.
+        """
         if rows.num_rows == 0:
             return rows
-        self._reach(pc.min(rows["_arrived"]).as_py() - self.within)
+        arrived = pc.min_max(rows["_arrived"]).as_py()
+        self._reach(arrived["min"] - self.within, arrived["max"] + self.within if alone else None)
         mine: dict[Key, list[datetime]] = {}
         keep = []
         for key, arrived in self._pairs(rows):
@@ -172,10 +187,13 @@ class Seen:
             since = self._since
             self._times = {key: times for key, times in self._times.items() if max(times) >= since}
 
-    def _reach(self, since: datetime) -> None:
+    def _reach(self, since: datetime, until: datetime | None) -> None:
         if self._since is not None and self._since <= since:
             return
-        rows = self.table.read([*self.by, "_arrived"], where=ds.field("_arrived") >= pa.scalar(since))
+        reach = ds.field("_arrived") >= pa.scalar(since)
+        if until is not None:
+            reach &= ds.field("_arrived") <= pa.scalar(until)
+        rows = self.table.read([*self.by, "_arrived"], where=reach)
         self._times, self._since = {}, since
         for key, arrived in self._pairs(rows):
             self._times.setdefault(key, []).append(arrived)

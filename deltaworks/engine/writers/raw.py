@@ -12,7 +12,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.entry import Counts, Entry, Position, Replay
 from deltaworks.engine.gaps import Stretch, booked
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
@@ -69,6 +69,19 @@ class RawWriter:
         if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
             position, gaps = booked(self.table.entry.position, self.explained)
             committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
+
+    def replay(self, one: Replay, committer: Committer, *, taken: Mapping[str, int]) -> None:
+        """Commit an ingest batch without rows, in which a table judges refused rows again.
+
+        `taken`: per table over this one the last ingest batch that it has; what is older need not be known any more.
+        """
+        last, seq = self.table.entry.position, self.table.entry.ingest_seq + 1
+        waiting = tuple(older for older in last.replays if older.seq > taken[older.table])
+        position = replace(last, replays=(*waiting, replace(one, seq=seq)))
+        committer.mark(
+            self.table, self.table.entry.follow("replay", position=position, ingest_seq=seq, command=one.command)
+        )
+        self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=BRONZE.empty_table())
 
     def _mine(self, rows: pa.Table) -> pa.Table:
         rows = rows.filter(pc.is_in(rows["topic"], pa.array(self.declared.topics)))

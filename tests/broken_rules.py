@@ -1,0 +1,52 @@
+"""A copy of the shop whose suites can be broken and mended, and orders about what they refused."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from deltaworks.control.commands import Command
+from deltaworks.engine import commands
+from deltaworks.settings import ROOT, Settings
+from tests.flows import START, Log, Owner
+
+
+class Shop:
+    """A copy of the shop whose suites can be broken and mended."""
+
+    def __init__(self, folder: Path) -> None:
+        """Copy what a project is made of."""
+        self.folder = folder
+        folder.mkdir()
+        for name in ("tables", "expectations", "shop"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("topics.toml", "deltaworks.toml"):
+            shutil.copy(ROOT / name, folder / name)
+
+    def edit(self, suite: str, old: str, new: str) -> None:
+        """Replace a text of a suite that is there once."""
+        path = self.folder / "expectations" / suite
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+
+    def settings(self, data: Path) -> Settings:
+        """Give its settings, with a lake of their own."""
+        return Settings.load(self.folder, environment={}, data=data)
+
+
+def command(kind: str, table: str, **arguments: object) -> Command:
+    """An order as the owner gets it."""
+    return Command(
+        id=7, app="any", table_name=table, kind=kind, arguments=arguments, state="running", epoch=1, progress={},
+        result=None, error=None, requested_by="tests", reason="tried", requested_at=START, started_at=START,
+        finished_at=None,
+    )  # fmt: skip
+
+
+def replay(owner: Owner, table: str, **arguments: object) -> dict[str, Any]:
+    """Have refused rows judged again; the other tables pass the batches by in which that is done."""
+    done = commands._carry_out(
+        command("replay refused rows", table, **arguments), owner.flow, lambda _: None, owner.spark
+    )
+    owner.take(Log().batch())
+    return done

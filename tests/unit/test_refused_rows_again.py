@@ -1,0 +1,175 @@
+"""Quarantine is emptied: refused rows are judged again and go where they would have gone, once, whenever that dies."""
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deltaworks.engine import commands
+from deltaworks.engine.writers import refused
+from deltaworks.errors import CommandError
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop, command, replay
+from tests.chance import seeded
+from tests.flows import START, Crash, Log
+from tests.shop_rows import broken, change, order, random_changes, view
+
+STATUS = "rule: expect_column_values_to_be_in_set(status)"
+PAGE = "rule: expect_column_values_to_match_regex(page)"
+HOUR = timedelta(hours=1)
+
+
+def replay_dying(owner: ArrowOwner, log: Log, table: str, crash_at: int) -> bool:
+    """The same by an owner that dies before a commit, and another that gets the order again; whether it died."""
+    owner.crash_at = owner.commits + crash_at
+    try:
+        replay(owner, table)
+        died = False
+    except Crash:
+        died = True
+    owner.crash_at = -1
+    if died:
+        owner.start()
+        owner.catch_up(log)
+        replay(owner, table)
+    return died
+
+
+@pytest.mark.parametrize(
+    ("table", "suite", "right", "wrong"),
+    [
+        ("silver.orders", "silver/orders.yml", "[placed, paid, cancelled]", "[placed]"),
+        ("silver.customers", "silver/customers.yml", "{column: country, regex: '^[A-Z]{2}$'}\n    severity: warning",
+         "{column: name, regex: '[02468]$'}\n    severity: critical"),
+    ],
+)  # fmt: skip
+def test_changes_that_a_wrong_rule_refused_come_to_the_same_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, suite: str, right: str, wrong: str
+) -> None:
+    """Overtaken ones too; the owner dies before each commit in turn, then the order is given again."""
+    monkeypatch.setattr(refused, "ROWS_PER_BATCH", 8)
+    chance = seeded()
+    records = random_changes(chance, 45)
+    parts = [records[at : at + 15] for at in range(0, len(records), 15)]
+    project = Shop(tmp_path / "project")
+    calm, log = ArrowOwner(project.settings(tmp_path / "calm"), "shop"), Log()
+    for part in parts:
+        log.send(part)
+        calm.take(log.batch())
+    project.edit(suite, right, wrong)
+    owner, log = ArrowOwner(project.settings(tmp_path / "wrong"), "shop"), Log()
+    for part in parts:
+        log.send(part)
+        owner.take(log.batch())
+    was = owner.rows(table)
+    project.edit(suite, wrong, right)
+    owner.start()
+    assert was != calm.rows(table)
+
+    died = 0
+    lake, copy = owner.settings.lake, tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    epoch = owner.epoch
+    while True:
+        if not replay_dying(owner, log, table, died):
+            break
+        died += 1
+        assert owner.rows(table) == calm.rows(table), f"died before commit {died}"
+        assert not owner.rows(f"{table}__quarantine")
+        assert owner.verdicts() == {"ok"}
+        shutil.rmtree(lake)
+        shutil.copytree(copy, lake)
+        owner.epoch = epoch
+        owner.start()
+
+    assert died >= 4  # bronze, the marks, the table, and the rows that leave
+    assert owner.rows(table) == calm.rows(table)
+    assert not owner.rows(f"{table}__quarantine")
+    entry = owner.flow.inputs[table].table.entry
+    assert (entry.kind, entry.command, entry.totals.refused) == ("replay", 7, 0)
+    assert entry.totals.balanced
+
+
+def test_events_keep_when_they_came_and_how_late_they_were(tmp_path: Path) -> None:
+    """A copy is one still; what was late is late by as much, whatever has come meanwhile, and moves no mark."""
+    project = Shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    bad = view(3, at=START - HOUR, page="no path")
+    for part in (
+        [view(1)],
+        [bad, bad, view(4, page="no path"), broken(b"{")],
+        [view(4), view(2, at=START + 5 * HOUR)],
+        [view(9, at=START + 9 * HOUR, page="no path")],
+    ):
+        log.send(part)
+        owner.take(log.batch())
+    project.edit("silver/page_views.yml", "'^/'", "'^(/|no)'")
+    owner.start()
+    mark = owner.flow.inputs["silver.page_views"].table.entry.position.mark
+
+    result = replay(owner, "silver.page_views")
+
+    stored = owner.flow.inputs["silver.page_views"].table
+    rows = {row["event_id"]: row for row in stored.read().to_pylist()}
+    assert result == {"rows": 5, "moved": 4, "taken": 2, "superseded": 0, "duplicate": 2, "not_mine": 0,
+                      "still_refused": 1}  # fmt: skip
+    assert (rows["e3"]["_late_by"], rows["e3"]["_seq"]) == (3600 * 10**6, 2)
+    assert (rows["e9"]["_late_by"], rows["e4"]["_seq"]) == (0, 3)
+    assert stored.entry.position.mark == mark
+    assert [row["reason"] for row in owner.rows("silver.page_views__quarantine")] == ["not JSON"]
+    assert owner.verdicts() == {"ok"}
+    log.send([bad, view(5, at=START)])  # the stream goes on: a copy of what was replayed, and an event that is late now
+    owner.take(log.batch())
+    rows = {row["event_id"]: row for row in stored.read().to_pylist()}
+    assert (len(rows), rows["e5"]["_late_by"]) == (6, 5 * 3600 * 10**6)
+
+
+def test_what_is_replayed_is_new_to_the_tables_above(tmp_path: Path) -> None:
+    """Those find it among the rows that were added."""
+    project = Shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    log.send([view(1), view(2, page="no path")])
+    owner.take(log.batch())
+    project.edit("silver/page_views.yml", "'^/'", "'^(/|no)'")
+    owner.start()
+    stored = owner.flow.inputs["silver.page_views"].table
+    before = stored.version
+
+    replay(owner, "silver.page_views")
+
+    assert stored.read_added(before, stored.version)["event_id"].to_pylist() == ["e2"]
+
+
+def test_only_one_cause_is_replayed_or_discarded(tmp_path: Path) -> None:
+    """What is discarded stays, is counted as refused, and is never judged again."""
+    project = Shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "shop"), Log()
+    log.send([change("c", order(1, status="lost"), lsn=1), change("c", order(2, amount="-1.00"), lsn=2)])
+    owner.take(log.batch())
+    amount = "rule: expect_column_values_to_be_between(amount)"
+
+    assert replay(owner, "silver.orders", cause=STATUS)["still_refused"] == 1
+    done = commands._carry_out(
+        command("discard refused rows", "silver.orders", cause=amount), owner.flow, lambda _: None
+    )
+    project.edit("silver/orders.yml", "min_value: 0", "min_value: -5")
+    project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
+    owner.start()
+    assert replay(owner, "silver.orders", cause=amount)["rows"] == 0
+    assert replay(owner, "silver.orders")["moved"] == 1
+
+    aside = owner.rows("silver.orders__quarantine")
+    assert done == {"discarded": 1}
+    assert [(row["reason"], row["state"], row["command"]) for row in aside] == [(amount, "discarded", 7)]
+    assert [row["order_id"] for row in owner.rows("silver.orders")] == [1]
+    assert owner.verdicts() == {"ok"}
+
+
+def test_what_sets_nothing_aside_has_nothing_to_replay(tmp_path: Path) -> None:
+    """A table over tables is refused with the next step."""
+    owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
+
+    for kind in ("replay refused rows", "discard refused rows"):
+        with pytest.raises(CommandError, match="sets no rows aside"):
+            commands._carry_out(command(kind, "gold.daily_orders"), owner.flow, lambda _: None)
