@@ -34,19 +34,19 @@ class Shop:
         return Settings.load(self.folder, environment={}, data=data)
 
 
-def command(kind: str, table: str, **arguments: object) -> Command:
+def command(kind: str, table: str, *, number: int = 7, **arguments: object) -> Command:
     """An order as the owner gets it."""
     return Command(
-        id=7, app="any", table_name=table, kind=kind, arguments=arguments, state="running", epoch=1, progress={},
+        id=number, app="any", table_name=table, kind=kind, arguments=arguments, state="running", epoch=1, progress={},
         result=None, error=None, requested_by="tests", reason="tried", requested_at=START, started_at=START,
         finished_at=None,
     )  # fmt: skip
 
 
-def replay(owner: Owner, table: str, **arguments: object) -> dict[str, Any]:
+def replay(owner: Owner, table: str, *, number: int = 7, **arguments: object) -> dict[str, Any]:
     """Have refused rows judged again; the other tables pass the batches by in which that is done."""
     done = commands._carry_out(
-        command("replay refused rows", table, **arguments), owner.flow, lambda _: None, owner.spark
+        command("replay refused rows", table, number=number, **arguments), owner.flow, lambda _: None, owner.spark
     )
     owner.take(Log().batch())
     return done

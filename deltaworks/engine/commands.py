@@ -12,7 +12,14 @@ from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
-from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseLostError
+from deltaworks.errors import (
+    CommandError,
+    CommitLostError,
+    ControlError,
+    DeltaworksError,
+    ForeignCommitError,
+    LeaseLostError,
+)
 
 log = logging.getLogger("deltaworks.commands")
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -40,7 +47,7 @@ def obey(command: Command, *, store: Store, flow: Flow, spark: SparkSession | No
 
     try:
         result = _carry_out(command, flow, report, spark)
-    except LeaseLostError:
+    except (LeaseLostError, CommitLostError, ForeignCommitError):  # this process may not go on with these tables
         raise
     except DeltaworksError as error:
         fail(str(error))

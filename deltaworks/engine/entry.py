@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "replay", "compact", "redo", "gaps", "accept", "discard", "widen"]
+Kind = Literal[
+    "create", "fence", "batch", "replay", "claim", "release", "compact", "redo", "gaps", "accept", "discard", "widen"
+]
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
@@ -23,8 +25,8 @@ class Replay:
     after: int
     upto: int
     command: int
+    seq: int
     cause: str | None = None
-    seq: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,8 @@ class Entry:
     """Per warning of the suite the rows of this commit that break it."""
     accepted: int = 0
     """Ingest batches up to this one may have bad rows beyond `bad_rows_max`: somebody accepted them."""
+    claimed: tuple[int, int] | None = None
+    """Of a quarantine: (ingest batch, rows) that are on their way to the table; in each entry until it has them."""
     command: int | None = None
     format: int = FORMAT
 
@@ -131,6 +135,7 @@ class Entry:
             strays = tuple(position.get("strays", ()))
             values["position"] = Position(**{**position, "strays": strays, "replays": replays})
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
+            values["claimed"] = tuple(raw["claimed"]) if "claimed" in raw else None
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)

@@ -18,20 +18,21 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
-from deltaworks.engine.entry import Counts, Entry, Replay
+from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.writers import append, history, latest, refused
+from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
@@ -117,17 +118,17 @@ class Flow:
         sources = tuple(self.inputs[name] for name in declared.inputs)
         match declared.table.kept_as:
             case Append():
-                side = self._beside(declared, "quarantine", refused.QUARANTINE)
+                side = self._beside(declared, "quarantine", QUARANTINE)
                 return AppendWriter(declared, own=own, source=sources[0], quarantine=side)
             case Latest():
-                side = self._beside(declared, "quarantine", refused.QUARANTINE)
+                side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
                 waiting = self._waiting(declared, own.table)
                 return LatestWriter(
                     declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
                 )
             case History():
-                side = self._beside(declared, "quarantine", refused.QUARANTINE)
+                side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
                 return HistoryWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
             case Aggregate():
@@ -169,7 +170,7 @@ class Flow:
             sides[suffix].reopen()
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
-            addable = refused.DECIDED if suffix == "quarantine" else _addable(rows_of)
+            addable = DECIDED if suffix == "quarantine" else _addable(rows_of)
             sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable)
         return sides[suffix]
 
@@ -199,7 +200,7 @@ class Flow:
             self._roll_back_sides(name)
         for writer in self.writers:
             if isinstance(writer, OverBronze):
-                writer.settle_moving(committer)
+                writer.release(committer)
 
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
@@ -331,39 +332,54 @@ class Flow:
     ) -> dict[str, int]:
         """Judge a table's refused rows again, those of one cause or all; says where they went.
 
-        Tables over it take what comes of that in their own turns.
+        Tables over it take what comes of that in their own turns. Given again after a crash it says all of it.
         """
         writer, committer = self._parsing(name, command), self._committer(spark)
-        if self.detached.waits(name):
-            finding = f"{name} is detached"
-            raise CommandError(f"command {command}", finding, f'See "deltaworks app status {self.app}", mend it first')
         raw = next(one for one in self.bronze if one.table is writer.source.table)
-        self._catch_up(writer, spark, committer)
-        found, tried = Counts(), 0
-        for after, upto, rows in list(refused.pieces(writer.quarantine, cause=cause)):
+        self._catch_up(name, spark, committer, command)
+        again = any(one.command == command for one in raw.table.entry.position.replays)
+        aside = Quarantine(writer.quarantine)
+        if cause is not None and not again and cause not in (there := aside.causes()):
+            known = ", ".join(sorted(there)) or "there are no undecided rows"
+            raise CommandError(
+                f"command {command}", f"{name} has refused nothing for {cause!r}", f"Causes are: {known}"
+            )
+        tried = 0
+        for after, upto, rows in aside.pieces(cause=cause):
             taken = {one.declared.name: one.after for one in self.writers if isinstance(one, OverBronze)}
-            due = Replay(table=name, after=after, upto=upto, cause=cause, command=command)
-            raw.replay(due, committer, taken=taken)
-            found += self._catch_up(writer, spark, committer)
+            raw.replay(name, committer, after=after, upto=upto, cause=cause, command=command, taken=taken)
+            self._catch_up(name, spark, committer, command)
             tried += rows
-            report(found)
-        moved = -found.refused
-        return {"rows": tried, "moved": moved, "taken": found.taken, "superseded": found.superseded,
-                "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": tried - moved}  # fmt: skip
+            report(self._replayed(raw, name, command))
+        found = self._replayed(raw, name, command)
+        still = sum(rows for *_, rows in Quarantine(self._parsing(name, command).quarantine).pieces(cause=cause))
+        return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
+                "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
 
-    def _catch_up(self, writer: OverBronze, spark: SparkSession | None, committer: Committer) -> Counts:
-        """Let one table take all that bronze has."""
+    def _replayed(self, raw: RawWriter, name: str, command: int) -> Counts:
+        """What a command's ingest batches have done to the table so far, by its entries."""
+        first = min((one.seq for one in raw.table.entry.position.replays if one.command == command), default=None)
         found = Counts()
-        while writer.behind():
-            turn = writer.take(spark, committer)
-            self._note(writer, turn)
-            found += Counts() if turn is None else turn.counts
+        for commit in self.inputs[name].table.commits_backwards() if first is not None else ():
+            if commit.entry is None or commit.entry.ingest_seq < first:
+                break
+            if commit.entry.kind == "replay" and commit.entry.command == command:
+                found += commit.entry.counts
         return found
+
+    def _catch_up(self, name: str, spark: SparkSession | None, committer: Committer, command: int) -> None:
+        """Let one table take all that bronze has, as in its turns; raises CommandError if it is set aside."""
+        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
+        while self.writers[at].behind():
+            self._take(at, spark, committer)
+            if name in self.detached:
+                finding = f"{name} is set aside: {self.detached.tables[name].error}"
+                raise CommandError(f"command {command}", finding, "Mend it; what was begun goes on with it")
 
     def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
         """Decide that a table's refused rows stay out, those of one cause or all."""
-        side = self._parsing(name, command).quarantine
-        return {"discarded": refused.discard(self._committer(None), side, cause=cause, command=command)}
+        side = Quarantine(self._parsing(name, command).quarantine)
+        return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
 
     def _parsing(self, name: str, command: int) -> OverBronze:
         writer = next((one for one in self.writers if one.declared.name == name), None)
@@ -375,7 +391,7 @@ class Flow:
         """Whether some table that is not set aside has not yet taken what its inputs have."""
         return any(writer.behind() for writer in self.writers if not self.detached.waits(writer.declared.name))
 
-    def _take(self, at: int, spark: SparkSession, committer: Committer) -> None:
+    def _take(self, at: int, spark: SparkSession | None, committer: Committer) -> None:
         """Let one table take its slice; one that fails by its own fault is set aside."""
         writer = self.writers[at]
         name = writer.declared.name
@@ -386,7 +402,7 @@ class Flow:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
                 if isinstance(writer, OverBronze):
-                    writer.settle_moving(committer)
+                    writer.release(committer)
             turn = writer.take(spark, committer)
         except Exception as error:
             if not self.detaches or not is_tables_own(error, writer.declared.transform):

@@ -60,10 +60,13 @@ def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[i
     A mark is never computed again: what was refused then would move it now.
     """
     wanted = set(batches)
+    if not wanted:
+        return {}
+    oldest = min(wanted)
     raised: list[tuple[int, int]] = []
     for entry in entries:
         raised += () if entry is None else entry.marks
-        if raised and min(raised)[0] < min(wanted, default=0):
+        if entry is not None and entry.marks and entry.marks[0][0] < oldest:
             break
     return {seq: max((mark for at, mark in raised if at < seq), default=None) for seq in wanted}
 

@@ -50,6 +50,8 @@ class Nearby:
         if not len(near):
             return self._empty()
         oldest = int(near.low.min())
+        if self._rows is not None and new.num_rows and pc.min(new["_seq"]).as_py() <= self._upto:
+            self.forget()  # rows of earlier ingest batches: refused then, or of a batch that comes again
         if self._rows is None:
             since = oldest - self.keep
             self._rows = self._stored([(since, None)], seq=seq, bytes_max=bytes_max)
@@ -67,9 +69,9 @@ class Nearby:
         return found.select(self.columns)
 
     def _add(self, new: pa.Table, seq: int) -> None:
-        """Take up what is not there yet: a batch that failed comes again."""
+        """Take up the rows of the batch in hand."""
         assert self._rows is not None
-        fresh = new.select([*self.columns, "_seq"]).filter(pc.greater(new["_seq"], self._upto))
+        fresh = new.select([*self.columns, "_seq"])
         fresh = fresh.filter(pa.array(times(fresh, self.time) >= self._since))
         self._rows = pa.concat_tables([self._rows, fresh])
         self._upto = max(self._upto, seq)

@@ -19,7 +19,7 @@ from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import _tally
 from deltaworks.engine.writers.partial import carried
-from deltaworks.engine.writers.refused import QUARANTINE
+from deltaworks.engine.writers.quarantine import QUARANTINE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
 from deltaworks.words import latest as kept_latest

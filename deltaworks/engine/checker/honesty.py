@@ -34,7 +34,7 @@ def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
         if refused:
             yield Finding("I7", held.name, f"{refused} rows refused, its quarantine is gone", "Bring it back")
         return
-    aside = f"(select * from {named(side.name)} where _seq <= {upto})"  # noqa: S608  # our own table's name, quoted
+    aside = f"(select * from {named(side.name)} where {_aside(side, upto)})"  # noqa: S608  # our own table's name, quoted
     there = picture.count(f"select count(*) from {aside}")  # noqa: S608  # the line above
     if there != refused:
         yield Finding("I7", held.name, f"{refused} rows refused, {there} in quarantine", _STEP)
@@ -49,6 +49,12 @@ def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
             yield Finding("I7", side.name, f"{alien} rows are not as {bronze} has them", _STEP)
 
 
+def _aside(side: Held, upto: int) -> str:
+    """Rows in quarantine while the table is at this ingest batch: what it has taken may not be released yet."""
+    claimed = f" and (_claimed is null or _claimed > {upto})" if "_claimed" in side.schema.names else ""
+    return f"_seq <= {upto}{claimed}"
+
+
 def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
     """Each row of bronze is in the table, in quarantine, a counted copy or not of its topic: one of them."""
     reads, bronze, side = declared.table.reads, declared.inputs[0], picture.beside(held.name, "quarantine")
@@ -59,7 +65,7 @@ def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Findin
     topic = reads.topic.replace("'", "''")
     came = f"select {_PLACE} as place from {named(bronze)} where topic = '{topic}' and _seq <= {upto}"  # noqa: S608  # quoted
     taken = f"select _source as place from {named(held.name)} where _seq <= {upto}"  # noqa: S608  # quoted
-    aside = f"select {_PLACE} as place from {named(side.name)} where _seq <= {upto}"  # noqa: S608  # quoted
+    aside = f"select {_PLACE} as place from {named(side.name)} where {_aside(side, upto)}"  # noqa: S608  # quoted
     both = picture.count(f"select count(*) from ({taken}) join ({aside}) using (place)")  # noqa: S608  # the lines above
     if both:
         yield Finding("I7", held.name, f"{both} rows are in the table and in its quarantine", _STEP)

@@ -20,7 +20,8 @@ from deltaworks.engine.flow import Flow
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
 
-_NOT_COMPARED = {"_seq", "_version"}  # of equal changes, and of late rows, a replay may name another bringer
+_NOT_COMPARED = {"_seq", "_version", "state", "command", "_claimed"}
+"""Of equal changes, and of late rows, a replay may name another bringer; it knows of no order about refused rows."""
 _STEP = "Keep both lakes and report it; a table whose code has changed differs too: then rebuild it"
 
 

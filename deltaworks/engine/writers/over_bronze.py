@@ -18,7 +18,7 @@ from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
-from deltaworks.engine.writers.refused import DECIDED, QUARANTINE, mark_moving, moving, remove_moved
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.quality.compiling import rules_of
@@ -69,8 +69,7 @@ class OverBronze(ABC):
     def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
         """Take the next ingest batches: quarantine first, the table's own entry closes the group."""
         self.own.fresh = None
-        mine = (one for one in self.source.table.entry.position.replays if one.table == self.declared.name)
-        due = min((one for one in mine if one.seq > self.after), key=lambda one: one.seq, default=None)
+        due = self._due()
         if due is not None and due.seq == self.after + 1:
             return Turn(table=self.declared.name, counts=self._take_again(committer, due))
         last = None if due is None else due.seq - 1
@@ -121,12 +120,18 @@ class OverBronze(ABC):
         self.breaker.committed(counts, after=after)
         return kept
 
+    def _due(self) -> Replay | None:
+        """The next ingest batch in which this table judges refused rows again."""
+        mine = (one for one in self.source.table.entry.position.replays if one.table == self.declared.name)
+        return min((one for one in mine if one.seq > self.after), key=lambda one: one.seq, default=None)
+
     def _take_again(self, committer: Committer, due: Replay) -> Counts:
         """Judge refused rows again; those that pass go to the table, in an entry of their own, and leave quarantine."""
-        rows = moving(self.quarantine, due)
+        aside = Quarantine(self.quarantine)
+        rows = aside.rows(due)
         parsed = self.parser.parse(rows)
         passes = pc.not_equal(parsed["_kind"], "refused")
-        mark_moving(committer, self.quarantine, rows.filter(passes), due)
+        aside.claim(committer, rows.filter(passes), due)
         parsed = parsed.filter(passes)
         tally = _tally(parsed)
         self.progress.over_bronze(self.bronze, due.seq)
@@ -142,7 +147,7 @@ class OverBronze(ABC):
         counts = Counts(refused=-parsed.num_rows, not_mine=other, warned=warned)
         counts = self._keep_again(committer, parsed, counts, due)
         self.progress.committed()
-        self.settle_moving(committer)
+        self.release(committer)
         return counts
 
     def _keep_again(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay) -> Counts:
@@ -150,9 +155,9 @@ class OverBronze(ABC):
         now = pa.array([due.seq] * parsed.num_rows, pa.int64())
         return self._keep(committer, parsed.set_column(parsed.schema.get_field_index("_seq"), "_seq", now), counts)
 
-    def settle_moving(self, committer: Committer) -> None:
-        """Take what the table has by now out of quarantine."""
-        remove_moved(committer, self.quarantine, upto=self.after)
+    def release(self, committer: Committer) -> None:
+        """Take out of quarantine what the table has by now."""
+        Quarantine(self.quarantine).release(committer, upto=self.after)
 
     def _set_aside(self, committer: Committer, parsed: Rows) -> None:
         names = [*_RENAMED, "_seq"]

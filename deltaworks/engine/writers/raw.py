@@ -70,14 +70,22 @@ class RawWriter:
             position, gaps = booked(self.table.entry.position, self.explained)
             committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
 
-    def replay(self, one: Replay, committer: Committer, *, taken: Mapping[str, int]) -> None:
-        """Commit an ingest batch without rows, in which a table judges refused rows again.
+    def replay(
+        self, table: str, committer: Committer, *, after: int, upto: int, cause: str | None, command: int,
+        taken: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """Commit an ingest batch without rows, in which a table judges refused rows again; see `Replay`.
 
         `taken`: per table over this one the last ingest batch that it has; what is older need not be known any more.
         """
         last, seq = self.table.entry.position, self.table.entry.ingest_seq + 1
-        waiting = tuple(older for older in last.replays if older.seq > taken[older.table])
-        position = replace(last, replays=(*waiting, replace(one, seq=seq)))
+        one = Replay(table=table, after=after, upto=upto, cause=cause, command=command, seq=seq)
+        waiting = tuple(
+            older
+            for older in last.replays
+            if older.command == one.command or older.seq > taken.get(older.table, older.seq)
+        )
+        position = replace(last, replays=(*waiting, one))
         committer.mark(
             self.table, self.table.entry.follow("replay", position=position, ingest_seq=seq, command=one.command)
         )
