@@ -67,7 +67,7 @@ def listed(
 def shown(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
-    reason: Annotated[str | None, typer.Option(help="Only rows with this reason, as listed.")] = None,
+    cause: _Cause = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
     as_json: _Json = False,
 ) -> None:
@@ -77,7 +77,7 @@ def shown(
 
     now = settings()
     (name,) = _parsing(catalog.load(now.project), table)
-    chosen = "true" if reason is None else f"reason = {literal(reason)}"
+    chosen = "true" if cause is None else f"reason = {literal(cause)}"
     with analyst.connect(now.lake) as lake:
         side = _quarantine(lake, name)
         found = lake.sql(_ROWS.format(table=side, chosen=chosen, limit=limit)).dicts() if side else []
@@ -122,10 +122,13 @@ def discard(
     *,
     reason: Annotated[str, typer.Option(help="Why these rows are of no use, for the record.")],
     cause: _Cause = None,
+    every: Annotated[bool, typer.Option("--all", help="Whatever they were refused for.")] = False,
     wait: _Wait = True,
     by: _By = None,
 ) -> None:
     """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
+    if (cause is None) != every:
+        raise typer.BadParameter("Name the cause of the rows, or say --all.", param_hint="--cause")
     _order(table, "discard refused rows", {"cause": cause}, by=by, reason=reason, wait=wait)
 
 

@@ -34,8 +34,8 @@ def test_what_is_set_aside_can_be_looked_into(shop: Settings) -> None:
     owner.take(log.batch())
 
     listed = _asked(shop, "list", "--json")
-    shown = _asked(shop, "show", "silver.page_views", "--reason", "not UTF-8", "--json")
-    ruled = _asked(shop, "show", "silver.page_views", "--reason", _RULE, "--limit", "1", "--json")
+    shown = _asked(shop, "show", "silver.page_views", "--cause", "not UTF-8", "--json")
+    ruled = _asked(shop, "show", "silver.page_views", "--cause", _RULE, "--limit", "1", "--json")
 
     assert [(row["table"], row["reason"], row["rows"]) for row in listed] == [
         ("silver.page_views", _RULE, 2), ("silver.page_views", "not JSON", 1), ("silver.page_views", "not UTF-8", 1),

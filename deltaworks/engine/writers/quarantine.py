@@ -14,6 +14,7 @@ from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.points import reached
 from deltaworks.engine.source import BRONZE
+from deltaworks.engine.writers.partial import REASON
 
 QUARANTINE = pa.schema(
     [
@@ -115,9 +116,13 @@ class Quarantine:
         self.table.moved_to(self.table.delta.version(), entry, brought_rows=True)
 
     def discard(self, committer: Committer, *, cause: str | None, command: int) -> int:
-        """Decide that undecided rows stay out for good; they are kept, and counted as refused. How many those are."""
+        """Decide that undecided rows stay out for good; they are kept, and counted as refused. How many those are.
+
+        Rows that wait for a value are left: they have a place beside the table, and come when the value does.
+        """
         before = self.table.read(["command"], where=ds.field("command") == command).num_rows  # an owner died since
-        rows = self._open([*PLACE], cause=cause)
+        rows = self._open([*PLACE, "reason"], cause=cause)
+        rows = rows.filter(pc.invert(pc.ends_with(rows["reason"], REASON))).select(PLACE)
         if rows.num_rows:
             rows = rows.append_column("command", pa.array([command] * rows.num_rows, pa.int64()))
             decided = Clause(on="matched", act="update", set={"state": "'discarded'", "command": "s.command"})
