@@ -335,6 +335,9 @@ class Flow:
         Tables over it take what comes of that in their own turns. Given again after a crash it says all of it.
         """
         writer, committer = self._parsing(name, command), self._committer(spark)
+        if spark is None and isinstance(writer, HistoryWriter) and writer.table.bytes() > self.settings.arrow_bytes_max:
+            finding = f"{name} is too large for an owner without Spark"
+            raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
         raw = next(one for one in self.bronze if one.table is writer.source.table)
         self._catch_up(name, spark, committer, command)
         again = any(one.command == command for one in raw.table.entry.position.replays)
