@@ -2,6 +2,24 @@
 
 import sys
 
+import pytest
+
 # PySpark takes a main module without a file, which is what a process of pytest-xdist has, for a run of its doctests,
 # and ends the process when gRPC is missing. Great Expectations imports that part of PySpark.
 vars(sys.modules["__main__"]).setdefault("__file__", __file__)
+
+LONG = (
+    "spark/test_walks.py", "spark/test_differential.py", "spark/test_stateful.py", "spark/test_latest.py",
+    "spark/test_history.py", "stack/test_slice.py", "stack/test_topics.py", "stack/test_local_stack.py",
+)  # fmt: skip
+"""Files that take minutes: they begin first, so that the processes of a group end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long files first."""
+
+    def place(item: pytest.Item) -> int:
+        name = f"{item.path.parent.name}/{item.path.name}"
+        return LONG.index(name) if name in LONG else len(LONG)
+
+    items.sort(key=place)

@@ -15,7 +15,9 @@ TOOLS = ROOT / ".venv/tools/bin"
 PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
 AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
 NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
-SPREAD = {("unit", "spark"), ("spark", "spark")}  # over two processes, a JVM each
+SPREAD = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Two processes, each with a JVM and a stack of its own where tests need them."""
+ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 20
 
@@ -58,7 +60,7 @@ def _group(name: str) -> list[Result]:
 
 
 def _pytest(group: str, environment: str, folder: str) -> Result:
-    """Run one folder's tests in one process; a folder with test files that yields no test has failed."""
+    """Run one folder's tests; a folder with test files that yields no test has failed."""
     print(f"\n{'=' * 20} {group}", flush=True)
     others = [other for other in AIRFLOW_FOLDERS if other != folder and other.startswith(folder)]
     files = [file for file in _tests(folder) if not any(str(file).startswith(f"{ROOT / other}/") for other in others)]
@@ -67,7 +69,7 @@ def _pytest(group: str, environment: str, folder: str) -> Result:
         return Result(group=group, verdict="FAILED", seconds=0)
     began = time.monotonic()
     ignored = [f"--ignore={other}" for other in others]
-    spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if (group, environment) in SPREAD else []
+    spread = () if group in ALONE else SPREAD
     # no test collected: pytest ends with 5
     code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, "--durations=15"])
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)

@@ -7,12 +7,13 @@
 """
 
 import os
+import random
 import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from deltaworks.local.part import PartState
 from deltaworks.settings import ROOT, Settings
 
 START_SECONDS_MAX = 240.0  # the whole stack takes 30 s; the rest is for a busy machine
+_PORTS_FROM, _PORTS_EACH = 20_000, 4_000  # below those that the system gives to clients
 _PORTS = tuple(name for name in Settings.names() if name.startswith("port_"))
 
 
@@ -59,14 +61,17 @@ def load_scratch(project: Path, *, data: Path) -> Settings:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now; held open together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports that nobody has now; processes of a test run have ranges of their own, for a port is taken later on."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = _PORTS_FROM + worker * _PORTS_EACH
+    free: list[int] = []
+    for port in random.sample(range(first, first + _PORTS_EACH), _PORTS_EACH):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise RuntimeError(f"not {count} free ports from {first} on")
 
 
 def left_over(settings: Settings) -> list[str]:

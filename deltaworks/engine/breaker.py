@@ -40,6 +40,8 @@ class Breaker:
         if after < self.table.entry.accepted:
             return
         rows, bad = _bad_of(counts)
+        if not rows:  # nothing of the table has come: what was let through before is no reason to stop now
+            return
         rows, bad = rows + self._rows(), bad + sum(bad for _, bad in self.window)
         if rows < self.bound.of or bad <= self.bound.share * rows:
             return

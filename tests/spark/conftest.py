@@ -12,14 +12,6 @@ from tests.chance import seeded
 from tests.proof.walk import Walk, Walks
 from tests.proof.workloads import WORKLOADS
 
-LONG = ("test_walks.py", "test_differential.py", "test_stateful.py", "test_latest.py", "test_history.py")
-"""Files that take minutes: they begin first, so that two processes end together."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
-
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

@@ -105,7 +105,7 @@ def test_own_writes_can_be_waited_for(drained: Drained) -> None:
 
 
 def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
-    """A running driver is killed with -9 in the middle of the rows; the next one loses and doubles nothing."""
+    """A driver is killed with -9 amid the rows, its checkpoint is torn; the next one loses and doubles nothing."""
     sources = drained.settings
     with Store(sources.control_dsn()) as store:
         store.declare_apps(["shop", "web"])
@@ -123,6 +123,10 @@ def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
     driver.wait()
     with Store(sources.control_dsn()) as store:
         store.desire("web", "stopped", by="test")
+    checkpoint = [path for path in (sources.data / "checkpoints/web").rglob("*") if path.is_file()]
+    assert "offsets" in {path.parent.name for path in checkpoint}
+    for path in checkpoint:
+        path.write_bytes(b"torn")
     cli(sources, "run", "web", "--drain")
 
     check = json.loads(command(sources, "-m", "shop.check", "--json", codes=(0, 1)))

@@ -95,6 +95,22 @@ def test_a_mended_suite_lets_the_rows_through(tmp_path: Path) -> None:
     assert not owner.rows("silver.notes__quarantine")
 
 
+def test_a_batch_without_rows_of_the_table_does_not_stop_it(tmp_path: Path) -> None:
+    """The last rows that were let through are mostly bad; only a further row is a reason to stop."""
+    owner, log = _notes(tmp_path)
+    log.send(_note(number, words=1) for number in range(10))
+    owner.take(log.batch())
+    log.send(_note(number, words=-1 if number > 10 else 1) for number in range(10, 20))
+    owner.take(log.batch())  # 9 of 20 rows
+
+    log.send([Record(topic="members", value=b"{}")])
+    owner.take(log.batch())
+
+    log.send([_note(20, words=-1)])
+    with pytest.raises(BadRowsError, match="10 of its last 11 rows"):
+        owner.take(log.batch())
+
+
 def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
     """A table over tables, and one that is not there, are refused with the next step."""
     owner, _ = _notes(tmp_path)
