@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.control.commands import Command
-from deltaworks.engine import commands
 from deltaworks.settings import ROOT, Settings
-from tests.flows import START, Log, Owner
+from tests.flows import START, Log, Owner, carry_out
 
 
 class Shop:
@@ -44,9 +43,7 @@ def command(kind: str, table: str, *, number: int = 7, **arguments: object) -> C
 
 
 def replay(owner: Owner, table: str, *, number: int = 7, **arguments: object) -> dict[str, Any]:
-    """Have refused rows judged again; the other tables pass the batches by in which that is done."""
-    done = commands._carry_out(
-        command("replay refused rows", table, number=number, **arguments), owner.flow, lambda _: None, owner.spark
-    )
+    """Have refused rows judged again; the tables above take what comes of it."""
+    done = carry_out(owner, command("replay_refused_rows", table, number=number, **arguments))
     owner.take(Log().batch())
     return done

@@ -9,6 +9,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from deltaworks import catalog
+from deltaworks.control.commands import Command
+from deltaworks.engine import commands
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
@@ -155,3 +157,17 @@ def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
         writer.take_arrow(rows, committer)
     for one in flow.writers if above else ():
         one.take(None, committer)  # type: ignore[arg-type]  # no DataFrame is made of so few rows
+
+
+def carry_out(owner: Owner, order: Command) -> dict[str, Any]:
+    """Carry an order out as a driver does: between two steps tables take their turn, without Spark that table alone."""
+    steps = commands.carry_out(order, owner.flow, lambda _: None, owner.spark)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return dict(done.value)
+        if owner.spark is None:
+            owner.flow.take_slice(str(order.table_name), None)
+        else:
+            owner.flow.turn(owner.spark)

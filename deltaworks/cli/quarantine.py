@@ -24,6 +24,7 @@ _ROWS = """
 _Wait = Annotated[bool, typer.Option(help="Follow it until it has ended.")]
 _By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Cause = Annotated[str | None, typer.Option(help="Only rows that were refused for this, as listed.")]
+_Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
 _Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -99,7 +100,7 @@ def accept(
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
 ) -> None:
     """Let a table set aside what bronze has now, beyond its bad_rows_max; what comes later is judged again."""
-    _order(table, "accept bad rows", {}, by=by, reason=reason, wait=wait)
+    _order(table, "accept_bad_rows", {}, by=by, reason=reason, wait=wait)
 
 
 def replay(
@@ -107,6 +108,7 @@ def replay(
     *,
     cause: _Cause = None,
     wait: _Wait = True,
+    timeout: _Timeout = None,
     by: _By = None,
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
 ) -> None:
@@ -114,7 +116,7 @@ def replay(
 
     Those that pass go to the table as if they had passed then, and leave quarantine; the others stay.
     """
-    _order(table, "replay refused rows", {"cause": cause}, by=by, reason=reason, wait=wait)
+    _order(table, "replay_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
 def discard(
@@ -129,15 +131,18 @@ def discard(
     """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
     if (cause is None) != every:
         raise typer.BadParameter("Name the cause of the rows, or say --all.", param_hint="--cause")
-    _order(table, "discard refused rows", {"cause": cause}, by=by, reason=reason, wait=wait)
+    _order(table, "discard_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait)
 
 
-def _order(table: str, kind: str, arguments: Mapping[str, object], *, by: str | None, reason: str, wait: bool) -> None:
+def _order(
+    table: str, kind: str, arguments: Mapping[str, object], *, by: str | None, reason: str, wait: bool,
+    timeout: float | None = None,
+) -> None:  # fmt: skip
     from deltaworks import catalog
     from deltaworks.cli.commands import order
 
     (name,) = _parsing(catalog.load(settings().project), table)
-    order(name, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait)
+    order(name, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
 def text(value: object) -> str | None:

@@ -20,7 +20,7 @@ from deltaworks import catalog as catalogs
 from deltaworks.control.store import Store
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.closing import Closing
-from deltaworks.engine.commands import obey
+from deltaworks.engine.commands import Orders
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import BrokerWitness, Examiner
 from deltaworks.engine.heart import Heart
@@ -98,7 +98,7 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
-        self._obey_waiting(flow, spark)
+        self._obey_waiting(spark)
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
@@ -127,13 +127,26 @@ class Driver:
             command = self.store.take(self.app, epoch=self.ownership.epoch)
             if command is None:
                 raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
-            obey(command, store=self.store, flow=flow)
+            self.orders.begin(command)
+            while self.orders.in_hand is not None:
+                self._still_ours()
+                flow.take_slice(str(command.table_name), None)
+                self.orders.step()
 
-    def _obey_waiting(self, flow: Flow, spark: SparkSession) -> None:
-        """Carry out what was ordered while nobody owned the app: it may be what lets the first batch through."""
-        while (command := self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))) is not None:
+    def _obey_waiting(self, spark: SparkSession) -> None:
+        """Begin what was ordered while nobody owned the app: it may be what lets the first batch through."""
+        while self.orders.in_hand is None and self._obey(spark):
             self._still_ours()
-            obey(command, store=self.store, flow=flow, spark=spark)
+
+    def _obey(self, spark: SparkSession) -> bool:
+        """Do one step of the order in hand, or of the next one; False when there is none."""
+        if self.orders.in_hand is not None:
+            self.orders.step()
+            return True
+        command = self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))
+        if command is not None:
+            self.orders.begin(command, spark)
+        return command is not None
 
     def _open(self) -> Flow:
         """Open the app's tables and fence older owners out."""
@@ -145,6 +158,7 @@ class Driver:
             guard=self.ownership.guard,
         )
         self.flow.fence()
+        self.orders = Orders(self.store, self.flow)
         self.store.requeue_running(self.app, self.ownership.epoch)  # what died with an older owner is done again
         return self.flow
 
@@ -180,7 +194,7 @@ class Driver:
             self._still_ours()
             closing.announce()
             self._between_batches(spark)
-            if ended and not self._behind():
+            if ended and not self._behind() and self.orders.in_hand is None:
                 return
             if self._desired_stopped():
                 log.info("the desired state is stopped: draining")
@@ -211,9 +225,7 @@ class Driver:
             if self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
-            command = self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))
-            if command is not None:
-                obey(command, store=self.store, flow=self.flow, spark=spark)
+            self._obey(spark)
         except Exception as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise

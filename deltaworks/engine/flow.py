@@ -5,7 +5,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
+Steps = Generator[Mapping[str, int], None, dict[str, int]]
+"""An order's way in short steps: each yields how far it is; what it returns is the result."""
 _SYSTEM: dict[type[KeptAs], pa.Schema] = {
     Append: append.SYSTEM,
     Latest: latest.SYSTEM,
@@ -321,41 +323,36 @@ class Flow:
         self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
         return {"batches_up_to": upto}
 
-    def replay_refused(
-        self,
-        name: str,
-        *,
-        cause: str | None,
-        command: int,
-        spark: SparkSession | None,
-        report: Callable[[Counts], None],
-    ) -> dict[str, int]:
-        """Judge a table's refused rows again, those of one cause or all; says where they went.
+    def replay_refused(self, name: str, *, cause: str | None, command: int, spark: SparkSession | None) -> Steps:
+        """Judge a table's refused rows again, those of one cause or all; the result says where they went.
 
-        Tables over it take what comes of that in their own turns. Given again after a crash it says all of it.
+        The steps order it; the table does it when its turn comes, and tables over it take what comes of that in
+        theirs. Given again after a crash the result tells all of it.
         """
-        writer, committer = self._parsing(name, command), self._committer(spark)
+        writer = self._parsing(name, command)
         if spark is None and isinstance(writer, HistoryWriter) and writer.table.bytes() > self.settings.arrow_bytes_max:
             finding = f"{name} is too large for an owner without Spark"
             raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
         raw = next(one for one in self.bronze if one.table is writer.source.table)
-        self._catch_up(name, spark, committer, command)
-        again = any(one.command == command for one in raw.table.entry.position.replays)
+        begun = [one.seq for one in raw.table.entry.position.replays if one.command == command]
+        yield from self._passed(name, max(begun, default=0), command, {})
         aside = Quarantine(writer.quarantine)
-        if cause is not None and not again and cause not in (there := aside.causes()):
+        if cause is not None and not begun and cause not in (there := aside.causes()):
             known = ", ".join(sorted(there)) or "there are no undecided rows"
             raise CommandError(
                 f"command {command}", f"{name} has refused nothing for {cause!r}", f"Causes are: {known}"
             )
-        tried = 0
-        for after, upto, rows in aside.pieces(cause=cause):
+        pieces = aside.pieces(cause=cause)
+        progress = {"done": 0, "total": sum(rows for *_, rows in pieces)}
+        for after, upto, rows in pieces:
             taken = {one.declared.name: one.after for one in self.writers if isinstance(one, OverBronze)}
-            raw.replay(name, committer, after=after, upto=upto, cause=cause, command=command, taken=taken)
-            self._catch_up(name, spark, committer, command)
-            tried += rows
-            report(self._replayed(raw, name, command))
+            seq = raw.replay(
+                name, self._committer(None), after=after, upto=upto, cause=cause, command=command, taken=taken
+            )
+            yield from self._passed(name, seq, command, progress)
+            progress = {**progress, "done": progress["done"] + rows}
         found = self._replayed(raw, name, command)
-        still = sum(rows for *_, rows in Quarantine(self._parsing(name, command).quarantine).pieces(cause=cause))
+        still = sum(rows for *_, rows in aside.pieces(cause=cause))
         return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
                 "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
 
@@ -370,14 +367,20 @@ class Flow:
                 found += commit.entry.counts
         return found
 
-    def _catch_up(self, name: str, spark: SparkSession | None, committer: Committer, command: int) -> None:
-        """Let one table take all that bronze has, as in its turns; raises CommandError if it is set aside."""
-        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
-        while self.writers[at].behind():
-            self._take(at, spark, committer)
+    def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+        """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is set aside."""
+        while self._parsing(name, command).after < seq:
             if name in self.detached:
                 finding = f"{name} is set aside: {self.detached.tables[name].error}"
                 raise CommandError(f"command {command}", finding, "Mend it; what was begun goes on with it")
+            yield progress
+
+    def take_slice(self, name: str, spark: SparkSession | None) -> None:
+        """Let one table alone take its slice, as in a turn."""
+        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
+        self._take(at, spark, self._committer(spark))
+        for source in self.inputs.values():
+            source.fresh = None
 
     def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
         """Decide that a table's refused rows stay out, those of one cause or all."""
@@ -454,7 +457,8 @@ class Flow:
         if turn is None:
             return 0
         self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
-        if turn.counts.read > turn.counts.not_mine:  # a position that is only remembered is no commit
+        # a position that is only remembered is no commit; what is judged again was read before
+        if turn.counts.read > turn.counts.not_mine or turn.counts.refused < 0:
             self.pulse.last_commit_at = time.time()
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)

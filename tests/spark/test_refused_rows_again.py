@@ -24,11 +24,13 @@ def test_gold_is_as_if_the_rule_had_never_been_wrong(spark: SparkSession, tmp_pa
     calm.take(log.batch())
     project.edit("silver/page_views.yml", "'^/'", "'^/c'")
     owner, log = Owner(spark, project.settings(tmp_path / "wrong"), "web"), Log()
-    for part in (records[:30], records[30:]):
+    for part in (records[:20], records[20:40]):
         log.send(part)
         owner.take(log.batch())
     project.edit("silver/page_views.yml", "'^/c'", "'^/'")
     owner.start()
+    log.send(records[40:])
+    owner.take(log.batch())  # from now on the rows of late are in memory
     before = owner.rows("gold.page_views_per_minute")
 
     replay(owner, "silver.page_views")

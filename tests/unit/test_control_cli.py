@@ -1,4 +1,4 @@
-"""`deltaworks app`, `run`, `compact`, `commands`: against a real control store, with a driver that runs no Spark."""
+"""Apps, commands and quarantine on the command line: a real control store, and a driver that runs no Spark."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from deltaworks import processes
-from deltaworks.cli import apps, commands
+from deltaworks.cli import apps, commands, quarantine
 from deltaworks.control import Store
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
@@ -96,6 +96,7 @@ def call(*words: str) -> Result:
     """Run the command line in this process."""
     main = typer.Typer()
     apps.register(main)
+    quarantine.register(main)
     return CliRunner().invoke(main, words)
 
 
@@ -362,3 +363,51 @@ def test_run_becomes_the_driver(project: Settings) -> None:
     script = f"{ROOT}/spark_apps/stream.py --app shop --project {project.project} --drain"
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"drained {script}"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "arguments"),
+    [
+        (["replay", "--cause", "not JSON"], "replay_refused_rows", {"cause": "not JSON"}),
+        (["discard", "--all", "--reason", "a port scan"], "discard_refused_rows", {"cause": None}),
+        (["accept"], "accept_bad_rows", {}),
+    ],
+)
+def test_orders_about_refused_rows_reach_the_owner(
+    project: Settings, own: Store, words: list[str], kind: str, arguments: dict[str, object]
+) -> None:
+    """Each under the kind that the owner knows, with who and why."""
+    with driver(project, lambda store, number: store.finish(number, {"moved": 3})):
+        result = call("quarantine", words[0], "silver.orders", "--by", "ann", *words[1:])
+
+    command = own.command(1)
+    assert result.exit_code == 0, result.output
+    assert f"command 1 {kind.replace('_', ' ')} silver.orders: done" in result.output
+    assert (command.kind, command.arguments, command.requested_by) == (kind, arguments, "ann")
+
+
+@pytest.mark.usefixtures("project")
+def test_discard_wants_to_know_which_rows() -> None:
+    """Neither all of them by mistake, nor two answers."""
+    both = ["--cause", "not JSON", "--all"]
+
+    assert call("quarantine", "discard", "silver.orders", "--reason", "old").exit_code == 2
+    assert call("quarantine", "discard", "silver.orders", "--reason", "old", *both).exit_code == 2
+
+
+@pytest.mark.usefixtures("own")
+def test_command_that_runs_is_asked_to_end(project: Settings) -> None:
+    """It ends after its step, and whoever follows it sees that as a finding."""
+    seen = []
+
+    def work(store: Store, number: int) -> None:
+        seen.append(call("commands", "cancel", str(number), "--by", "bob"))
+        until(lambda: store.report(number, {}).cancel_asked_at)
+        store.cancelled(number)
+
+    with driver(project, work):
+        result = call("compact", "silver.orders", "--timeout", "60")
+
+    assert "command 1 ends after the step that it is in" in seen[0].output
+    assert result.exit_code == 1
+    assert "command 1 compact silver.orders: cancelled" in result.output

@@ -1,19 +1,25 @@
 """Quarantine is emptied: refused rows are judged again and go where they would have gone, once, whenever that dies."""
 
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import deltalake
 import pytest
 
-from deltaworks.engine import commands
+from deltaworks import catalog
+from deltaworks.engine.arrival import wait_for
+from deltaworks.engine.points import listening
 from deltaworks.engine.writers import quarantine
-from deltaworks.errors import CommandError
+from deltaworks.engine.writers.latest import LatestWriter
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE
+from deltaworks.errors import CommandError, LakeError, NotArrivedError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command, replay
 from tests.chance import seeded
-from tests.flows import START, Crash, Log
-from tests.shop_rows import broken, change, order, random_changes, view
+from tests.flows import START, Crash, Log, carry_out
+from tests.shop_rows import broken, change, customer, order, random_changes, view
 
 STATUS = "rule: expect_column_values_to_be_in_set(status)"
 PAGE = "rule: expect_column_values_to_match_regex(page)"
@@ -153,9 +159,7 @@ def test_only_one_cause_is_replayed_or_discarded(tmp_path: Path) -> None:
     amount = "rule: expect_column_values_to_be_between(amount)"
 
     assert replay(owner, "silver.orders", number=1, cause=STATUS)["still_refused"] == 1
-    done = commands._carry_out(
-        command("discard refused rows", "silver.orders", cause=amount), owner.flow, lambda _: None
-    )
+    done = carry_out(owner, command("discard_refused_rows", "silver.orders", cause=amount))
     project.edit("silver/orders.yml", "min_value: 0", "min_value: -5")
     project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
     owner.start()
@@ -174,6 +178,136 @@ def test_what_sets_nothing_aside_has_nothing_to_replay(tmp_path: Path) -> None:
     """A table over tables is refused with the next step."""
     owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
 
-    for kind in ("replay refused rows", "discard refused rows"):
+    for kind in ("replay_refused_rows", "discard_refused_rows"):
         with pytest.raises(CommandError, match="sets no rows aside"):
-            commands._carry_out(command(kind, "gold.daily_orders"), owner.flow, lambda _: None)
+            carry_out(owner, command(kind, "gold.daily_orders"))
+
+
+def bad_orders(folder: Path, *, numbers: int = 3) -> tuple[Shop, ArrowOwner]:
+    """Orders whose status a rule refuses that was mended since, each of an ingest batch of its own."""
+    project = Shop(folder / "project")
+    owner, log = ArrowOwner(project.settings(folder / "data"), "shop"), Log()
+    for number in range(1, numbers + 1):
+        log.send([change("c", order(number, status="lost"), lsn=number)])
+        owner.take(log.batch())
+    project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
+    owner.start()
+    return project, owner
+
+
+def test_rules_that_change_between_death_and_restart_decide(tmp_path: Path) -> None:
+    """Rows were claimed, the owner died, the rule is as it was: they are undecided again, and pass once it is mended."""
+    project, owner = bad_orders(tmp_path)
+    with listening(dying_at("silver.orders.replay.before-commit")), pytest.raises(Crash):
+        replay(owner, "silver.orders")
+    project.edit("silver/orders.yml", ", lost]", "]")
+
+    owner.start()
+    owner.take(Log().batch())
+    refused = owner.rows("silver.orders")
+    project.edit("silver/orders.yml", "cancelled]", "cancelled, lost]")
+    owner.start()
+    done = replay(owner, "silver.orders", number=8)
+
+    assert refused == []
+    assert (done["moved"], done["still_refused"], len(owner.rows("silver.orders"))) == (3, 0, 3)
+    assert owner.verdicts() == {"ok"}
+
+
+def dying_at(point: str) -> Callable[[str], None]:
+    """What kills the process at a point."""
+
+    def listen(reached: str) -> None:
+        if reached == point:
+            raise Crash(point)
+
+    return listen
+
+
+def test_table_that_is_set_aside_on_the_way_goes_on_with_what_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order fails with the reason; what it had begun is done when the table is tried again, and counted once."""
+    _, owner = bad_orders(tmp_path)
+    owner.detaches = True
+    owner.start()
+    writer = next(one for one in owner.flow.writers if one.declared.name == "silver.orders")
+    assert isinstance(writer, LatestWriter)
+
+    def fails(*_: object) -> None:
+        raise LakeError("silver.orders", "disk full", "Make room")
+
+    monkeypatch.setattr(writer, "_keep", fails)
+    with pytest.raises(CommandError, match="silver.orders is set aside: silver.orders: disk full"):
+        replay(owner, "silver.orders")
+    owner.now += 10
+    owner.flow.take_slice("silver.orders", None)
+    alone = owner.rows("silver.orders")
+    done = replay(owner, "silver.orders")
+
+    assert len(alone) == 3
+    assert (done["moved"], done["taken"], done["still_refused"]) == (3, 3, 0)
+    assert owner.rows("silver.orders__quarantine") == []
+    assert owner.verdicts() == {"ok"}
+
+
+def test_quarantine_of_an_older_version_is_replayed_too(tmp_path: Path) -> None:
+    """Its files know nothing of claims and commands."""
+    project, owner = bad_orders(tmp_path)
+    del project
+    side = owner.flow.sides["silver.orders"]["quarantine"]
+    side.reopen()
+    older = side.read([name for name in QUARANTINE.names if name not in DECIDED])
+    deltalake.write_deltalake(
+        str(side.path), older, mode="overwrite", schema_mode="overwrite", commit_properties=side.properties(side.entry)
+    )
+    owner.start()
+
+    done = replay(owner, "silver.orders")
+
+    assert (done["moved"], done["still_refused"], len(owner.rows("silver.orders"))) == (3, 0, 3)
+
+
+def test_replay_of_one_table_does_not_need_those_of_tables_that_are_gone(tmp_path: Path) -> None:
+    """What a table was ordered that is declared no more is forgotten."""
+    project, owner = bad_orders(tmp_path)
+    replay(owner, "silver.orders", number=1)
+    for layer, name in (("gold", "daily_orders"), ("silver", "orders")):
+        shutil.rmtree(project.folder / "tables" / layer / name)
+    owner.catalog = catalog.load(project.folder)
+    owner.start()
+    log = Log()
+    log.send([change("c", {"customer_id": 1}, lsn=9, table="customers", ) for _ in range(9)])
+    owner.take(log.batch())
+
+    done = replay(owner, "silver.customers", number=2)
+
+    assert (done["moved"], done["still_refused"]) == (0, 6)
+    assert [one.table for one in owner.flow.bronze[0].table.entry.position.replays] == ["silver.customers"]
+
+
+def test_history_that_is_too_large_for_arrow_wants_a_driver(tmp_path: Path) -> None:
+    """Said before anything is begun."""
+    project = Shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "shop"), Log()
+    log.send([change("c", customer(1, "Ann"), lsn=1, table="customers")])
+    owner.take(log.batch())
+    before = owner.flow.bronze[0].table.version
+    owner.flow.settings = owner.settings.changed(arrow_bytes_max=1)
+
+    with pytest.raises(CommandError, match="too large for an owner without Spark"):
+        replay(owner, "silver.customers")
+
+    assert owner.flow.bronze[0].table.version == before
+
+
+def test_who_waits_for_a_record_is_told_how_to_mend_and_sees_it_replayed(tmp_path: Path) -> None:
+    """A refused record has not arrived; one that was judged again has."""
+    _, owner = bad_orders(tmp_path, numbers=1)
+    record = {"table": "silver.orders", "topic": "shop.changes", "partition": 0, "offset": 0, "timeout_seconds": 0.0}
+
+    with pytest.raises(NotArrivedError, match='run "deltaworks quarantine replay"'):
+        wait_for(owner.settings.lake, **record)  # type: ignore[arg-type]  # as named
+    replay(owner, "silver.orders")
+
+    assert wait_for(owner.settings.lake, **record).offset == 0  # type: ignore[arg-type]  # as named

@@ -22,7 +22,7 @@ from deltaworks.words.keeping import Raw
 
 _NOT_COMPARED = {"_seq", "_version", "state", "command", "_claimed"}
 """Of equal changes, and of late rows, a replay may name another bringer; it knows of no order about refused rows."""
-_STEP = "Keep both lakes and report it; a table whose code has changed differs too: then rebuild it"
+_STEP = "Keep both lakes and report it; a table whose code or rules have changed differs too: then rebuild it"
 
 
 def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Finding]:

@@ -73,8 +73,8 @@ class RawWriter:
     def replay(
         self, table: str, committer: Committer, *, after: int, upto: int, cause: str | None, command: int,
         taken: Mapping[str, int],
-    ) -> None:  # fmt: skip
-        """Commit an ingest batch without rows, in which a table judges refused rows again; see `Replay`.
+    ) -> int:  # fmt: skip
+        """Commit an ingest batch without rows, in which a table judges refused rows again (`Replay`); its number.
 
         `taken`: per table over this one the last ingest batch that it has; what is older need not be known any more.
         """
@@ -90,6 +90,7 @@ class RawWriter:
             self.table, self.table.entry.follow("replay", position=position, ingest_seq=seq, command=one.command)
         )
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=BRONZE.empty_table())
+        return seq
 
     def _mine(self, rows: pa.Table) -> pa.Table:
         rows = rows.filter(pc.is_in(rows["topic"], pa.array(self.declared.topics)))
