@@ -94,7 +94,7 @@ def accept(
     from deltaworks.cli.commands import order
 
     (name,) = _parsing(catalog.load(settings().project), table)
-    order(name, kind="accept bad rows", arguments={}, by=by, reason=reason, wait=wait)
+    order(name, kind="accept_bad_rows", arguments={}, by=by, reason=reason, wait=wait)
 
 
 def text(value: object) -> str | None:

@@ -69,10 +69,10 @@ def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
-        case "accept bad rows":
+        case "accept_bad_rows":
             return flow.accept_bad(_table(command, flow).name, command=command.id)
         case kind:
-            known = 'Known are "compact", "accept bad rows", and "rebuild" of ops.ledger'
+            known = 'Known are "compact", "accept_bad_rows", and "rebuild" of ops.ledger'
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
 
 

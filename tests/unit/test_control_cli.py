@@ -1,4 +1,4 @@
-"""`deltaworks app`, `run`, `compact`, `commands`: against a real control store, with a driver that runs no Spark."""
+"""Apps, commands and quarantine on the command line: a real control store, and a driver that runs no Spark."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from deltaworks import processes
-from deltaworks.cli import apps, commands
+from deltaworks.cli import apps, commands, quarantine
 from deltaworks.control import Store
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
@@ -96,6 +96,7 @@ def call(*words: str) -> Result:
     """Run the command line in this process."""
     main = typer.Typer()
     apps.register(main)
+    quarantine.register(main)
     return CliRunner().invoke(main, words)
 
 
@@ -362,3 +363,13 @@ def test_run_becomes_the_driver(project: Settings) -> None:
     script = f"{ROOT}/spark_apps/stream.py --app shop --project {project.project} --drain"
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"drained {script}"
+
+
+def test_order_to_accept_bad_rows_reaches_the_owner(project: Settings, own: Store) -> None:
+    """Under the kind that the owner knows, with who and why."""
+    with driver(project, lambda store, number: store.finish(number, {"batches_up_to": 3})):
+        result = call("quarantine", "accept", "silver.orders", "--by", "ann")
+
+    assert result.exit_code == 0, (result.output, result.exception)
+    command = own.command(1)
+    assert (command.kind, command.requested_by) == ("accept_bad_rows", "ann")

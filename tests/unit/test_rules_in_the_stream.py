@@ -123,7 +123,7 @@ def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
 def _accept(table: str) -> Command:
     moment = datetime(2026, 11, 21, tzinfo=UTC)
     return Command(
-        id=7, app="tiny", table_name=table, kind="accept bad rows", arguments={}, state="running", epoch=1, progress={},
+        id=7, app="tiny", table_name=table, kind="accept_bad_rows", arguments={}, state="running", epoch=1, progress={},
         result=None, error=None, requested_by="tests", reason="tried", requested_at=moment, started_at=moment,
         finished_at=None,
     )  # fmt: skip
