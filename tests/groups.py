@@ -19,7 +19,7 @@ SPREAD = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Two processes, each with a JVM and a stack of its own where tests need them."""
 ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
-STOP_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 60  # a stack drains its drivers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
     wrong = sorted(set(asked) - set(NAMES))
     if wrong:
         parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
     results = [result for name in NAMES if name in asked for result in _group(name)]
     print(f"\n{'=' * 20} groups")
     for result in results:

@@ -168,11 +168,11 @@ def _match(check: Match, texts: Array) -> Array:
 
 
 def _fits(texts: Array, pattern: Pattern) -> Array:
-    found = pc.match_substring_regex(texts, pattern=pattern.re2)
-    if not pattern.ends:
+    found = pc.match_substring_regex(texts, pattern=pattern.whole)
+    if pattern.without_line_end is None:
         return found
     cut = pc.replace_substring_regex(texts, pattern=LINE_END, replacement="")
-    return pc.or_(found, pc.match_substring_regex(cut, pattern=pattern.re2))
+    return pc.or_(found, pc.match_substring_regex(cut, pattern=pattern.without_line_end))
 
 
 def _length(values: Array, least: int | None, most: int | None) -> Array:

@@ -13,6 +13,7 @@ REPEAT_MAX = 1_000  # RE2's own bound, also of repetitions within repetitions mu
 LINE_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])\z"
 """RE2: the last line end of a text, which Java's `$` may leave over."""
 
+_NEVER = r"[^\x{0}-\x{10FFFF}]"
 Span = tuple[int, int]
 _LAST = 0x10FFFF
 _LINE_ENDS: list[Span] = [(0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029)]
@@ -34,10 +35,19 @@ class NotPortableError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """A pattern in RE2's words; `ends`: it has a `$`, so a text without its last line end counts too."""
+    r"""A pattern in RE2's words, but for `\Z`, which stands for Java's `$`: the end, or before a last line end."""
 
-    re2: str
-    ends: bool
+    text: str
+
+    @property
+    def whole(self) -> str:
+        """RE2's pattern for a text as it is."""
+        return self.text.replace(r"\Z", r"\z")
+
+    @property
+    def without_line_end(self) -> str | None:
+        """RE2's pattern for a text whose last line end was cut off: only `$` stands there. None if there is none."""
+        return self.text.replace(r"\z", _NEVER).replace(r"\Z", r"\z") if r"\Z" in self.text else None
 
 
 def translate(java: str) -> Pattern:
@@ -50,7 +60,7 @@ def any_of(javas: list[str]) -> Pattern:
     if len(javas) > 1 and any(_FLAGS.match(java) for java in javas):
         raise NotPortableError("flags such as (?i) in a list reach into the patterns after it")
     made = [translate(java) for java in javas]
-    return Pattern(re2="|".join(one.re2 for one in made), ends=any(one.ends for one in made))
+    return Pattern(text="|".join(one.text for one in made))
 
 
 class _Reader:
@@ -58,7 +68,6 @@ class _Reader:
 
     def __init__(self, java: str) -> None:
         self.java, self.at = java, 0
-        self.ends = False
         self.any_case = self.dot_all = False
 
     def whole(self) -> Pattern:
@@ -69,7 +78,7 @@ class _Reader:
         made, _, _ = self._alternatives()
         if self.at < len(self.java):
             raise NotPortableError(") without (")
-        return Pattern(re2=made, ends=self.ends)
+        return Pattern(text=made)
 
     def _next(self, ahead: int = 0) -> str:
         at = self.at + ahead
@@ -107,8 +116,7 @@ class _Reader:
             case "^":
                 return r"\A", False, True, 1
             case "$":
-                self.ends = True
-                return r"\z", True, True, 1
+                return r"\Z", True, True, 1
             case ".":
                 return _written([(0, _LAST)] if self.dot_all else _others(_LINE_ENDS)), False, False, 1
             case "(":
@@ -249,7 +257,7 @@ def _others(spans: list[Span]) -> list[Span]:
 
 def _written(spans: list[Span]) -> str:
     if not spans:
-        return r"[^\x{0}-\x{10FFFF}]"
+        return _NEVER
     if len(spans) == 1 and spans[0][0] == spans[0][1]:
         return _character(spans[0][0])
     return f"[{''.join(f'{_character(first)}-{_character(last)}' for first, last in spans)}]"
