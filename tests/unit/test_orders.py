@@ -21,7 +21,7 @@ from tests.unit.launching import scratch_project
 @contextmanager
 def refusing(postgres: ScratchPostgres, folder: Path) -> Iterator[tuple[ArrowOwner, Store]]:
     """An owner of three refused orders, each of its own ingest batch and by now acceptable, and its control store."""
-    project = Shop(folder / "project")
+    project = Shop(folder / "shop")
     with scratch_project(postgres.dsn, postgres.port, folder) as settings, Store(settings.control_dsn()) as store:
         owner, log = ArrowOwner(settings.changed(project=project.folder), "shop"), Log()
         for number in (1, 2, 3):
@@ -29,9 +29,12 @@ def refusing(postgres: ScratchPostgres, folder: Path) -> Iterator[tuple[ArrowOwn
             owner.take(log.batch())
         project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
         store.declare_apps(["shop"])
-        owner.epoch = store.acquire("shop", owner="test", seconds=600, pid=1, process_started="1").epoch
-        owner.epoch -= 1  # start() takes the next one
+        for _ in range(2):  # the first epoch is that of the owner with the wrong rule
+            lease = store.acquire("shop", owner="test", seconds=600, pid=1, process_started="1")
+            if lease.epoch == owner.epoch:
+                store.release(lease)
         owner.start()
+        assert owner.epoch == lease.epoch
         yield owner, store
 
 

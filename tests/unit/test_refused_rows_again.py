@@ -274,10 +274,11 @@ def test_replay_of_one_table_does_not_need_those_of_tables_that_are_gone(tmp_pat
     replay(owner, "silver.orders", number=1)
     for layer, name in (("gold", "daily_orders"), ("silver", "orders")):
         shutil.rmtree(project.folder / "tables" / layer / name)
+        (project.folder / "expectations" / layer / f"{name}.yml").unlink()
     owner.catalog = catalog.load(project.folder)
     owner.start()
     log = Log()
-    log.send([change("c", {"customer_id": 1}, lsn=9, table="customers", ) for _ in range(9)])
+    log.send([change("c", {"customer_id": 1}, lsn=9, table="customers") for _ in range(9)])
     owner.take(log.batch())
 
     done = replay(owner, "silver.customers", number=2)
