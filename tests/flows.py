@@ -120,6 +120,11 @@ class Owner:
         while self.flow.behind():
             self.flow.turn(self.spark)
 
+    def go_on(self, ordered: str) -> None:
+        """What a driver does between two steps of an order about a table: every table takes its turn."""
+        del ordered
+        self.flow.turn(self.spark)
+
     def catch_up(self, log: Log) -> None:
         """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""
         rows = log.beyond(self.starts)
@@ -160,14 +165,11 @@ def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
 
 
 def carry_out(owner: Owner, order: Command) -> dict[str, Any]:
-    """Carry an order out as a driver does: between two steps tables take their turn, without Spark that table alone."""
+    """Carry an order out as a driver does: between two steps tables take rows."""
     steps = commands.carry_out(order, owner.flow, lambda _: None, owner.spark)
     while True:
         try:
             next(steps)
         except StopIteration as done:
             return dict(done.value)
-        if owner.spark is None:
-            owner.flow.take_slice(str(order.table_name), None)
-        else:
-            owner.flow.turn(owner.spark)
+        owner.go_on(str(order.table_name))

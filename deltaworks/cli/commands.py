@@ -81,8 +81,7 @@ def listed(
     app: Annotated[str | None, typer.Option(help="Only this app's.")] = None,
     state: Annotated[str | None, typer.Option(help=f"Only those that are {', '.join(_STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--number", "-n", min=1, max=10_000, help="How many.")] = 20,
-    as_json: _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
-_AsJson = False,
+    as_json: _AsJson = False,
 ) -> None:
     """List commands, newest first."""
     if state is not None and state not in _STATES:
@@ -108,8 +107,7 @@ _AsJson = False,
     show.listing(rows, title="commands", as_json=as_json, empty="none")
 
 
-def shown(number: _Number, *, as_json: _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
-_AsJson = False) -> None:
+def shown(number: _Number, *, as_json: _AsJson = False) -> None:
     """Show everything about one command."""
     import dataclasses
     import json

@@ -360,7 +360,9 @@ class Flow:
         """What a command's ingest batches have done to the table so far, by its entries."""
         first = min((one.seq for one in raw.table.entry.position.replays if one.command == command), default=None)
         found = Counts()
-        for commit in self.inputs[name].table.commits_backwards() if first is not None else ():
+        if first is None:
+            return found
+        for commit in self.inputs[name].table.commits_backwards():
             if commit.entry is None or commit.entry.ingest_seq < first:
                 break
             if commit.entry.kind == "replay" and commit.entry.command == command:
@@ -409,7 +411,7 @@ class Flow:
                 self._roll_back_sides(name)
                 if isinstance(writer, OverBronze):
                     writer.release(committer)
-            turn = writer.take(spark, committer)
+            turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
         except Exception as error:
             if not self.detaches or not is_tables_own(error, writer.declared.transform):
                 raise

@@ -5,7 +5,8 @@ mark(k-1) less its own event time. Batches are walked in order, however many com
 depend on how reads were cut.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,16 +38,26 @@ def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
     return Walk(before, tuple(raised), mark)
 
 
-def stamp_arrow(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
-    """The rows with `_late_by` in microseconds, 0 for what is in time; `rows` has `_seq`."""
+def walk_as_recorded(batches: Iterable[int], mark: int | None, marks: Sequence[tuple[int, int]]) -> Walk:
+    """The same walk as it was done once: `marks` has every ingest batch that raised the mark, and to what, in order.
+
+    What was refused then, and would pass now, does not move them.
+    """
+    order, heights = [seq for seq, _ in marks], [mark for _, mark in marks]
+    before = {seq: heights[at - 1] if (at := bisect_left(order, seq)) else None for seq in batches}
+    last = bisect_right(order, max(before, default=0))
+    return Walk(before, (), heights[last - 1] if last else mark)
+
+
+def highest_in(rows: pa.Table, event_time: str) -> list[tuple[int, int | None]]:
+    """Each ingest batch of the rows with its highest event time in microseconds; `rows` has `_seq`."""
     batches = pa.table({"seq": rows["_seq"], "time": _micros(rows, event_time)})
     batches = batches.group_by("seq").aggregate([("time", "max")])
-    found = walk(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True), mark)
-    return late_by(rows, event_time, found.before), found
+    return list(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True))
 
 
 def late_by(rows: pa.Table, event_time: str, before: Mapping[int, int | None]) -> pa.Table:
-    """The rows with `_late_by`, by the mark before the ingest batch `_seq` of each."""
+    """The rows with `_late_by` in microseconds, 0 for what is in time, by the mark before the ingest batch of each."""
     order = pa.array(before.keys(), pa.int64())
     marks = pa.array(before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
     behind = pc.subtract(marks, _micros(rows, event_time))
@@ -87,6 +98,6 @@ def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:
 
 
 def highest_of(rows: DataFrame, event_time: str) -> list[tuple[int, int | None]]:
-    """Each ingest batch of the rows with its highest event time in microseconds."""
+    """The same as `highest_in` for rows that are too many to collect."""
     found = rows.groupBy("_seq").agg(F.max(F.unix_micros(F.col(event_time).cast("timestamp")))).collect()
     return [(seq, high) for seq, high in found]

@@ -24,15 +24,12 @@ class Slice:
     rows: pa.Table | DataFrame
 
 
-def batches(
-    spark: SparkSession | None, source: Input, *, after: int, bytes_max: int, last: int | None = None
-) -> Slice | None:
-    """The next ingest batches of a bronze table beyond `after`, up to `last` if given; None when there are none.
+def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max: int, last: int) -> Slice | None:
+    """The next ingest batches of a bronze table beyond `after`, up to `last`; None when there are none.
 
     Raises LakeError where they are too large for Arrow, and there is no session.
     """
-    bronze = source.table
-    upto = bronze.entry.ingest_seq if last is None else last
+    bronze, upto = source.table, last
     if after >= upto:
         return None
     fresh = source.fresh

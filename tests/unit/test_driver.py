@@ -47,8 +47,8 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             for number in (1, 2):
                 log.send([change("c", order(number), lsn=number)])  # none of this project's tables has orders
                 take_arrow(flow, log.batch(), above=False)
-            audit = {"by": "test", "reason": "test"}
-            compact = store.send(app="changes", table="bronze.changes", kind="compact", arguments={}, **audit)
+            about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
+            compact = store.send(table="bronze.changes", kind="compact", **about)  # type: ignore[arg-type]  # as named
             store.desire("changes", "stopped", by="test")
             closing, nobody, query = Closing(flow, store), None, Quiet(looks=20)
             closing._untold["gold.days", "2026-11-20"] = 1

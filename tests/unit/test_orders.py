@@ -29,10 +29,8 @@ def refusing(postgres: ScratchPostgres, folder: Path) -> Iterator[tuple[ArrowOwn
             owner.take(log.batch())
         project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
         store.declare_apps(["shop"])
-        for _ in range(2):  # the first epoch is that of the owner with the wrong rule
-            lease = store.acquire("shop", owner="test", seconds=600, pid=1, process_started="1")
-            if lease.epoch == owner.epoch:
-                store.release(lease)
+        store.release(store.acquire("shop", owner="before", seconds=600, pid=1, process_started="1"))
+        lease = store.acquire("shop", owner="test", seconds=600, pid=1, process_started="1")
         owner.start()
         assert owner.epoch == lease.epoch
         yield owner, store

@@ -196,7 +196,7 @@ def bad_orders(folder: Path, *, numbers: int = 3) -> tuple[Shop, ArrowOwner]:
 
 
 def test_rules_that_change_between_death_and_restart_decide(tmp_path: Path) -> None:
-    """Rows were claimed, the owner died, the rule is as it was: they are undecided again, and pass once it is mended."""
+    """Rows were claimed, the owner died, the rule is as it was: they are undecided, and pass once it is mended."""
     project, owner = bad_orders(tmp_path)
     with listening(dying_at("silver.orders.replay.before-commit")), pytest.raises(Crash):
         replay(owner, "silver.orders")

@@ -1,6 +1,6 @@
 """`append`: events, each once. Of the copies inside the horizon the first one ingested counts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,16 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.marks import highest_of, late_by, looked_up, stamp_arrow, stamp_spark, walk
+from deltaworks.engine.marks import (
+    Walk,
+    highest_in,
+    highest_of,
+    late_by,
+    looked_up,
+    stamp_spark,
+    walk,
+    walk_as_recorded,
+)
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
@@ -43,6 +52,8 @@ class AppendWriter(OverBronze):
         assert isinstance(kept, Append)
         self.kept = kept
         self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
+        self.recorded: Sequence[tuple[int, int]] | None = None
+        """Of a recomputation: the marks as the stream has raised them."""
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table):
@@ -67,8 +78,8 @@ class AppendWriter(OverBronze):
         if event_time is None:
             rows = rows.append_column("_late_by", pa.array([0] * rows.num_rows, pa.int64()))
         elif due is None:
-            rows, walked = stamp_arrow(rows, event_time, self.progress.position.mark)
-            self.progress.marked(walked)
+            walked = self._walk(highest_in(rows, event_time))
+            rows = late_by(rows, event_time, walked.before)
         else:
             entries = (commit.entry for commit in self.table.commits_backwards())
             rows = late_by(rows, event_time, looked_up(entries, rows["_seq"].to_pylist()))
@@ -94,9 +105,7 @@ class AppendWriter(OverBronze):
             if event_time is None:
                 rows = rows.withColumn("_late_by", F.lit(0).cast("bigint"))
             else:
-                walked = walk(highest_of(rows, event_time), self.progress.position.mark)
-                self.progress.marked(walked)
-                rows = stamp_spark(rows, event_time, walked)
+                rows = stamp_spark(rows, event_time, self._walk(highest_of(rows, event_time)))
             rows = rows.select(*self.table.schema.names)
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
             self.seen.forget()
@@ -105,6 +114,16 @@ class AppendWriter(OverBronze):
             if copies is not None:
                 copies.unpersist()
         return counts
+
+    def _walk(self, highest: list[tuple[int, int | None]]) -> Walk:
+        """How far event time had come before each ingest batch of the batch in hand."""
+        mark = self.progress.position.mark
+        if self.recorded is None:
+            walked = walk(highest, mark)
+        else:
+            walked = walk_as_recorded((seq for seq, _ in highest), mark, self.recorded)
+        self.progress.marked(walked)
+        return walked
 
     def _copies(self, good: DataFrame) -> DataFrame | None:
         """Which rows of a batch that is too large to collect are copies: only keys that occur twice are walked.

@@ -56,6 +56,8 @@ class OverBronze(ABC):
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
         self.bronze = source.table.name
+        self.until: int | None = None
+        """Take no ingest batch beyond this one: a recomputation ends where the stream had come to."""
 
     @property
     def after(self) -> int:
@@ -64,7 +66,12 @@ class OverBronze(ABC):
 
     def behind(self) -> bool:
         """Whether bronze has ingest batches beyond this table's position."""
-        return self.after < self.source.table.entry.ingest_seq
+        return self.after < self._end
+
+    @property
+    def _end(self) -> int:
+        there = self.source.table.entry.ingest_seq
+        return there if self.until is None else min(there, self.until)
 
     def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
         """Take the next ingest batches: quarantine first, the table's own entry closes the group."""
@@ -72,7 +79,7 @@ class OverBronze(ABC):
         due = self._due()
         if due is not None and due.seq == self.after + 1:
             return Turn(table=self.declared.name, counts=self._take_again(committer, due))
-        last = None if due is None else due.seq - 1
+        last = self._end if due is None else min(self._end, due.seq - 1)
         piece = slices.batches(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max, last=last)
         if piece is None:
             return None
