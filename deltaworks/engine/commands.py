@@ -22,6 +22,7 @@ from deltaworks.errors import (
 )
 
 log = logging.getLogger("deltaworks.commands")
+KINDS = ("compact", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows", "rebuild")
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
 Report = Callable[[Mapping[str, Any]], None]
@@ -135,12 +136,13 @@ def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession 
         case "replay_refused_rows":
             name, cause = _table(command, flow).name, command.arguments.get("cause")
             return (yield from flow.replay_refused(name, cause=cause, command=command.id, spark=spark))
+        case "apply_late_rows":
+            return (yield from flow.apply_late(_table(command, flow).name, command=command.id, spark=spark))
         case "discard_refused_rows":
             cause = command.arguments.get("cause")
             return flow.discard_refused(_table(command, flow).name, cause=cause, command=command.id)
         case kind:
-            known = 'Known are "compact", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "rebuild"'
-            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
+            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
 
 
 def _table(command: Command, flow: Flow) -> Any:

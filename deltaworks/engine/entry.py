@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 Kind = Literal[
-    "create", "fence", "batch", "replay", "claim", "release", "compact", "redo", "gaps", "accept", "discard", "widen"
-]
+    "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
+    "widen",
+]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
@@ -44,6 +45,7 @@ class Position:
     after it, has to be looked at beside what is there.
     `strays`: undeclared fields that records had so far.
     `replays`: bronze only, those that their table may not have taken yet.
+    `applied`: (how often, how many) rows that came too late were used after all.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -58,6 +60,7 @@ class Position:
     newest: str | None = None
     strays: tuple[str, ...] = ()
     replays: tuple[Replay, ...] = ()
+    applied: tuple[int, int] | None = None
     mark: int | None = None
 
 
@@ -133,7 +136,9 @@ class Entry:
             position = raw.get("position", {})
             replays = tuple(Replay(**one) for one in position.get("replays", ()))
             strays = tuple(position.get("strays", ()))
-            values["position"] = Position(**{**position, "strays": strays, "replays": replays})
+            applied = tuple(position["applied"]) if "applied" in position else None
+            position = {**position, "strays": strays, "replays": replays, "applied": applied}
+            values["position"] = Position(**position)
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
             values["claimed"] = tuple(raw["claimed"]) if "claimed" in raw else None
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))

@@ -29,7 +29,7 @@ from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
-from deltaworks.engine.writers.late_rows import LATE_SYSTEM
+from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
@@ -172,7 +172,7 @@ class Flow:
             sides[suffix].reopen()
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
-            addable = DECIDED if suffix == "quarantine" else _addable(rows_of)
+            addable = DECIDED if suffix == "quarantine" else _addable(rows_of) | LATE_ADDED
             sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable)
         return sides[suffix]
 
@@ -369,6 +369,44 @@ class Flow:
                 found += commit.entry.counts
         return found
 
+    def apply_late(self, name: str, *, command: int, spark: SparkSession | None, only: set[str] | None = None) -> Steps:
+        """Use rows that came too late for a table and were set aside; how many were by this command.
+
+        `only`: none but those with these coordinates. Given again after a crash the result tells all of it.
+        """
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, AggregateWriter | StatefulWriter) or writer.used is None:
+            finding = f"{name} sets no late rows aside"
+            raise CommandError(f"command {command}", finding, "Name a table whose late= is side_output(...)")
+        if spark is None:
+            finding = f"{name} is computed by a transform, which an owner without Spark cannot run"
+            raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
+        total, done = writer.used.open([]).num_rows, 0
+        while True:
+            writer = next(one for one in self.writers if one.declared.name == name)  # it may have been opened anew
+            assert isinstance(writer, AggregateWriter | StatefulWriter)
+            assert writer.used is not None
+            if name in self.detached:
+                finding = f"{name} is set aside: {self.detached.tables[name].error}"
+                raise CommandError(f"command {command}", finding, "Mend it and give the order again")
+            committer = self._committer(spark)
+            try:
+                rows = writer.used.claim(committer, command=command, only=only)
+                if not rows.num_rows:
+                    break
+                counts = writer.use_late(spark, committer, rows, command=command)
+            except Exception as error:  # what it remembers may not be what is committed
+                self.detached.failed(name, error)
+                raise
+            self._note(writer, Turn(table=name, counts=counts))
+            done += rows.num_rows
+            yield {"done": done, "total": total}
+        used = Counts()
+        for commit in self.inputs[name].table.commits_backwards():
+            if commit.entry is not None and commit.entry.kind == "late" and commit.entry.command == command:
+                used += commit.entry.counts
+        return {"used": used.taken}
+
     def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
         """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is set aside."""
         while self._parsing(name, command).after < seq:
@@ -460,7 +498,7 @@ class Flow:
             return 0
         self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
         # a position that is only remembered is no commit; what is judged again was read before
-        if turn.counts.read > turn.counts.not_mine or turn.counts.refused < 0:
+        if turn.counts.read > turn.counts.not_mine or turn.counts.refused < 0 or turn.counts.late < 0:
             self.pulse.last_commit_at = time.time()
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)

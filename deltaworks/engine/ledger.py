@@ -225,8 +225,9 @@ class Ledger:
             if rows != totals.refused:
                 yield f"{totals.refused} rows refused, {rows} set aside"
         late = self._standing.get(f"{declared.name}__late")
-        if late is not None and _version(late) <= _version(standing) and late.rows > totals.late:
-            yield f"{totals.late} rows late, {late.rows} set aside"
+        used = (standing.entry.position.applied or (0, 0))[1]
+        if late is not None and _version(late) <= _version(standing) and late.rows - used > totals.late:
+            yield f"{totals.late} rows late, {late.rows - used} set aside"
         for name, batch in standing.entry.position.batches.items():
             source = self._standing.get(name)
             if source is None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held, columns, named
-from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, link
+from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, link, use_late_again
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.through import Lineage
@@ -157,6 +157,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
             writer.until = cut.batches[name]
         while writer.behind():
             flow.take_slice(name, spark)
+        use_late_again(flow, name, spark, lake)
 
 
 def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:

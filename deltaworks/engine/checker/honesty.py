@@ -89,19 +89,26 @@ def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]
     policy, source = declared.table.late, picture.tables.get(declared.inputs[0])
     assert isinstance(policy, Drop | SideOutput)
     upto, counted = held.entry.position.versions.get(declared.inputs[0]), held.entry.totals.late
+    uses, used = held.entry.position.applied or (0, 0)
     older = None if source is None or upto is None else source.at(upto)
     if older is not None and upto is not None:
         picture.connection.register("as taken", older.to_pyarrow_dataset())
         bound = policy.after // timedelta(microseconds=1)
         late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
-        if late != counted:
-            yield Finding("I7", held.name, f"{counted} rows counted late, {declared.inputs[0]} has {late}", _STEP)
+        if late != counted + used:
+            told = f"{counted} rows counted late, {used} used after all, {declared.inputs[0]} has {late}"
+            yield Finding("I7", held.name, told, _STEP)
         picture.connection.unregister("as taken")
     side = picture.beside(held.name, "late")
     if isinstance(policy, SideOutput) and side is not None:
         there = picture.count(f"select count(*) from {named(side.name)} where _version <= {upto or 0}")  # noqa: S608  # quoted
-        if there != counted:
-            yield Finding("I7", held.name, f"{counted} rows counted late, {there} set aside", _STEP)
+        if there != counted + used:
+            yield Finding("I7", held.name, f"{counted} rows counted late, {used} used, {there} set aside", _STEP)
+        claimed = 0
+        if "_claimed" in side.schema.names:
+            claimed = picture.count(f"select count(*) from {named(side.name)} where _claimed <= {uses}")  # noqa: S608  # quoted
+        if claimed != used:
+            yield Finding("I7", held.name, f"{used} late rows used after all, {claimed} say so", _STEP)
 
 
 def _upto(declared: Declared, held: Held) -> int:

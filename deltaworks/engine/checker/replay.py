@@ -19,6 +19,7 @@ from deltaworks.engine.checker.rows import difference
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.late_rows import late_rows_used
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
@@ -50,6 +51,8 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     as_streamed(flow, picture.lake)
     while flow.behind():
         flow.turn(spark)
+    for writer in list(flow.writers):
+        use_late_again(flow, writer.declared.name, spark, picture.lake)
     flow.settle()
 
 
@@ -63,6 +66,14 @@ def as_streamed(flow: Flow, lake: Path) -> None:
             writer.recorded = sorted(
                 raised for entry in lineage.entries(writer.declared.name) for raised in entry.marks
             )
+
+
+def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path) -> None:
+    """Rows that came too late for a table and were used after all in this lake are used."""
+    used = late_rows_used(lake, name)
+    if used:
+        for _ in flow.apply_late(name, command=0, spark=spark, only=used):
+            pass
 
 
 def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[Finding]:

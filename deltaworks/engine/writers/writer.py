@@ -92,6 +92,13 @@ class Progress:
         """The batch in hand brings rows again that were refused, as this command has ordered."""
         self._kind, self._command = "replay", command
 
+    def applied(self, rows: int, *, command: int) -> None:
+        """What is in hand are so many rows that came too late, used after all as this command has ordered."""
+        often, many = self.position.applied or (0, 0)
+        self._reaching, self._reaching_seq = replace(self.position, applied=(often + 1, many + rows)), self.ingest_seq
+        self._raised, self._warnings = (), {}
+        self._kind, self._command = "late", command
+
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""
         self._reaching = replace(self._reaching, mark=walked.mark)
@@ -117,6 +124,7 @@ class Progress:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
         self._reaching = replace(self.position, versions={**self.position.versions, **versions})
         self._reaching_seq = self.ingest_seq if ingest_seq is None else ingest_seq
+        self._kind, self._command = "batch", None
 
     def entry(self, counts: Counts, *, low: Any = None, high: Any = None) -> Entry:
         """The entry of the batch in hand: where it comes to, its counts and those remembered since the last commit."""
