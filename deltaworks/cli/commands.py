@@ -37,6 +37,7 @@ def register(main: typer.Typer) -> None:
         group.command(name)(command)
     main.add_typer(group, name="commands")
     main.command()(compact)
+    main.command()(vacuum)
 
 
 def compact(
@@ -49,6 +50,24 @@ def compact(
 ) -> None:
     """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
     order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
+def vacuum(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    hours: Annotated[
+        int | None, typer.Option(min=0, help="How long files stay once they are replaced; default: 168, a week.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    timeout: _Timeout = None,
+    by: _By = None,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+) -> None:
+    """Have the owner delete files that only older versions have; what a slow table above still needs stays.
+
+    Older versions cannot be read afterwards.
+    """
+    order(table, kind="vacuum", arguments={"hours": hours}, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
 def order(

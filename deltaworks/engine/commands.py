@@ -22,7 +22,9 @@ from deltaworks.errors import (
 )
 
 log = logging.getLogger("deltaworks.commands")
-KINDS = ("compact", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows", "rebuild")
+KINDS = (
+    "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows", "rebuild",
+)  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
 Report = Callable[[Mapping[str, Any]], None]
@@ -129,6 +131,15 @@ def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession 
             for side in flow.sides.get(table.name, {}).values():
                 maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
+        case "vacuum":
+            table, hours = _table(command, flow), command.arguments.get("hours")
+            hours, readers = maintenance.VACUUM_HOURS if hours is None else int(hours), flow.readers(table.name)
+            found = maintenance.vacuum(table, readers=readers, hours=hours, command=command.id, guard=flow.guard)
+            for side in flow.sides.get(table.name, {}).values():
+                yield {"files": found["files"]}
+                beside = maintenance.vacuum(side, readers={}, hours=hours, command=command.id, guard=flow.guard)
+                found["files"] += beside["files"]
+            return found
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
         case "accept_bad_rows":

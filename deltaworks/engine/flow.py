@@ -427,6 +427,14 @@ class Flow:
         side = Quarantine(self._parsing(name, command).quarantine)
         return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
 
+    def readers(self, name: str) -> dict[str, int]:
+        """The tables that read the versions of a table, and the last one that each has taken in full."""
+        return {
+            writer.declared.name: writer.progress.position.versions.get(name, 0)
+            for writer in self.writers
+            if not isinstance(writer, OverBronze) and name in writer.declared.inputs
+        }
+
     def _parsing(self, name: str, command: int) -> OverBronze:
         writer = next((one for one in self.writers if one.declared.name == name), None)
         if not isinstance(writer, OverBronze):

@@ -48,6 +48,7 @@ class Writer(Protocol):
 
     declared: Declared
     table: OwnedTable
+    progress: "Progress"
 
     def behind(self) -> bool:
         """Whether the inputs have rows that this table has not taken."""
