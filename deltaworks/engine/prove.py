@@ -187,14 +187,14 @@ class _Compared:
         there = set(streamed.schema.names) & set(self.recomputed.schema.names)
         self.names = [name for name in self.recomputed.schema.names if name in there and name not in NOT_COMPARED]
         rest = [name for name in self.names if name not in self.by]
-        same = " and ".join(f"s.{named(name)} is not distinct from r.{named(name)}" for name in rest) or "true"
-        on = " and ".join(f"s.{named(name)} is not distinct from r.{named(name)}" for name in self.by)
+        same = " and ".join(f"_s.{named(name)} is not distinct from _r.{named(name)}" for name in rest) or "true"
+        on = " and ".join(f"_s.{named(name)} is not distinct from _r.{named(name)}" for name in self.by)
         shown = columns(self.names)
         self.connection.execute(
-            f"create view both as select s as streamed, r as recomputed from"  # noqa: S608  # names of columns, quoted
-            f" (select {shown}, true as _there from streamed) s full join"
-            f" (select {shown}, true as _there from recomputed) r on {on}"
-            f" where s._there is null or r._there is null or not ({same})"
+            f"create view differing as select _s as streamed, _r as recomputed from"  # noqa: S608  # names of columns, quoted
+            f" (select {shown}, true as _there from streamed) _s full join"
+            f" (select {shown}, true as _there from recomputed) _r on {on}"
+            f" where _s._there is null or _r._there is null or not ({same})"
         )
 
     def __enter__(self) -> Self:
@@ -212,16 +212,16 @@ class _Compared:
     def differing(self) -> tuple[int, int, int]:
         """Keys that the stream lacks, that only it has, and those with other values."""
         return (
-            self._one("select count(*) from both where streamed._there is null"),
-            self._one("select count(*) from both where recomputed._there is null"),
-            self._one("select count(*) from both where streamed._there and recomputed._there"),
+            self._one("select count(*) from differing where streamed._there is null"),
+            self._one("select count(*) from differing where recomputed._there is null"),
+            self._one("select count(*) from differing where streamed._there and recomputed._there"),
         )
 
     def first(self) -> Iterator[Difference]:
         """The first keys that differ, in their own order."""
         order = ", ".join(f"coalesce(streamed.{named(name)}, recomputed.{named(name)})" for name in self.by)
         found = self.connection.execute(
-            f"select streamed, recomputed from both order by {order} limit {SHOWN}"  # noqa: S608  # names of columns, quoted
+            f"select streamed, recomputed from differing order by {order} limit {SHOWN}"  # noqa: S608  # names of columns, quoted
         ).fetchall()
         for pair in found:
             streamed, recomputed = (self._row(one) for one in pair)
