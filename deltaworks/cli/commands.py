@@ -44,12 +44,11 @@ def compact(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
-    timeout: _Timeout = None,
     by: _By = None,
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
 ) -> None:
     """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
-    order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait, timeout=timeout)
+    order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait)
 
 
 def vacuum(

@@ -51,7 +51,7 @@ _COMMAND = Shape(
 
 
 class Commands(Apps):
-    """The queue of each app: taken in order, one at a time."""
+    """The queue of each app: taken one at a time, in order but for what lets an app start."""
 
     def send(
         self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str,
@@ -81,6 +81,8 @@ class Commands(Apps):
     def take(self, app: str, *, epoch: int | None = None) -> Command | None:
         """Claim the oldest queued order; None if there is none or one is running.
 
+        Bad rows are accepted first: the app may end before it gets to anything else.
+
         With `epoch`, only while that epoch's lease is valid (None otherwise), so that a driver which lost the app
         takes nothing; without it, the order is noted under the app's present epoch.
         """
@@ -92,7 +94,9 @@ class Commands(Apps):
                 select id from commands where app = %(app)s and (
                     taken_by = %(call)s and state = 'running'
                     or state = 'queued'
-                    and id = (select min(id) from commands where app = %(app)s and state = 'queued')
+                    and id = (
+                        select id from commands where app = %(app)s and state = 'queued'
+                        order by kind <> 'accept_bad_rows', id limit 1)
                     and not exists (select from commands where app = %(app)s and state = 'running'))
                 for update skip locked
             )

@@ -83,7 +83,7 @@ def _on_its_way(lineage: Lineage, table: str) -> str | None:
     for name in dict.fromkeys(lineage.below(table)):
         entry = lineage.entry(name, lineage.newest(name))
         for source, taken in entry.position.versions.items() if entry is not None else ():
-            for version in range(lineage.newest(source), taken, -1):
+            for version in range(lineage.newest(source), lineage.as_good_as(source, taken), -1):
                 commit = lineage.entry(source, version)
                 if commit is not None and commit.kind == "replay":
                     return f"{name} has not taken what {source} took out of quarantine"

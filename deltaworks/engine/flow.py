@@ -19,9 +19,8 @@ from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
-from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
@@ -233,19 +232,7 @@ class Flow:
         if far <= beyond:
             return
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
-        self.guard()
-        reached(side.name, entry.kind, "before-commit")
-        before = side.version
-        side.delta.delete(
-            f"{column} > {beyond}",
-            commit_properties=side.properties(entry),
-            post_commithook_properties=HOOKS_OFF,
-        )
-        if side.delta.version() == before:
-            self._committer(None).mark(side, entry)
-        else:
-            reached(side.name, entry.kind, "after-commit")
-            side.moved_to(side.delta.version(), entry, brought_rows=True)
+        self._committer(None).delete(side, f"{column} > {beyond}", entry)
 
     def tables(self) -> Iterator[OwnedTable]:
         """Every table of the app, side tables and the copy of the entries included."""
@@ -330,7 +317,8 @@ class Flow:
         theirs. Given again after a crash the result tells all of it.
         """
         writer = self._parsing(name, command)
-        if spark is None and isinstance(writer, HistoryWriter) and writer.table.bytes() > self.settings.arrow_bytes_max:
+        much = writer.table.bytes() + writer.deleted.bytes() if isinstance(writer, HistoryWriter) else 0
+        if spark is None and much > self.settings.arrow_bytes_max:
             finding = f"{name} is too large for an owner without Spark"
             raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
         raw = next(one for one in self.bronze if one.table is writer.source.table)
@@ -381,7 +369,7 @@ class Flow:
         if spark is None:
             finding = f"{name} is computed by a transform, which an owner without Spark cannot run"
             raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
-        total, done = writer.used.open([]).num_rows, 0
+        total, done = writer.used.open().num_rows, 0
         while True:
             writer = next(one for one in self.writers if one.declared.name == name)  # it may have been opened anew
             assert isinstance(writer, AggregateWriter | StatefulWriter)
@@ -401,11 +389,20 @@ class Flow:
             self._note(writer, Turn(table=name, counts=counts))
             done += rows.num_rows
             yield {"done": done, "total": total}
-        used = Counts()
+        return {"used": self._used(name, command)}
+
+    def _used(self, name: str, command: int) -> int:
+        """How many late rows this command has used so far, by the table's entries."""
+        used, first = 0, 0
         for commit in self.inputs[name].table.commits_backwards():
-            if commit.entry is not None and commit.entry.kind == "late" and commit.entry.command == command:
-                used += commit.entry.counts
-        return {"used": used.taken}
+            if commit.entry is None or commit.entry.position.applied is None:
+                break
+            use, _ = commit.entry.position.applied
+            if commit.entry.kind == "late" and commit.entry.command == command:
+                used, first = used + commit.entry.counts.taken, use
+            elif use < first:
+                break
+        return used
 
     def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
         """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is set aside."""
@@ -443,7 +440,11 @@ class Flow:
 
     def behind(self) -> bool:
         """Whether some table that is not set aside has not yet taken what its inputs have."""
-        return any(writer.behind() for writer in self.writers if not self.detached.waits(writer.declared.name))
+        return any(
+            writer.behind() or writer.declared.name in self.detached  # it is opened anew, whatever there is to take
+            for writer in self.writers
+            if not self.detached.waits(writer.declared.name)
+        )
 
     def _take(self, at: int, spark: SparkSession | None, committer: Committer) -> None:
         """Let one table take its slice; one that fails by its own fault is set aside."""

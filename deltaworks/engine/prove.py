@@ -26,6 +26,7 @@ from deltaworks.engine.writers.writer import code_of, suite_of
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Append, History, Raw
+from deltaworks.words.reading import Debezium, Json
 
 KEYS_MIN = 1_000
 """Fewer equal keys are no proof."""
@@ -38,11 +39,16 @@ _AGAIN = "Run it again in a moment; an app that is drained is always even"
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A version of a table, and the last ingest batch that each table over bronze had taken which it was made from."""
+    """A version of a table, and how far those had come that it was made from.
+
+    `batches`: per table over bronze the last ingest batch. `uses`: per other table, itself included, how often it had
+    used rows that came too late.
+    """
 
     table: str
     version: int
     batches: Mapping[str, int]
+    uses: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,23 +117,28 @@ def even_cut(lineage: Lineage, catalog: Catalog, table: str) -> Cut:
     newest = lineage.newest(table)
     for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
         batches: dict[str, int] = {}
-        if _gather(lineage, catalog, table, version, batches):
-            return Cut(table=table, version=version, batches=batches)
+        uses: dict[str, int] = {}
+        if _gather(lineage, catalog, table, version, batches, uses):
+            return Cut(table=table, version=version, batches=batches, uses=uses)
     raise LakeError(table, f"its inputs have not come equally far in its last {VERSIONS_MAX} versions", _AGAIN)
 
 
-def _gather(lineage: Lineage, catalog: Catalog, table: str, version: int, batches: dict[str, int]) -> bool:
-    """Note how far each table over bronze had come that leads to this version; False where two ways disagree."""
+def _gather(
+    lineage: Lineage, catalog: Catalog, table: str, version: int, batches: dict[str, int], uses: dict[str, int]
+) -> bool:
+    """Note how far each table had come that leads to this version; False where two ways disagree."""
     declared = catalog[table]
     # what came after this version and brought no rows is in it too
     entry = lineage.entry(table, lineage.as_good_as(table, version))
     if entry is None:
         raise LakeError(table, f"neither its log nor ops.ledger has version {version}", "It cannot be told any more")
+    position = entry.position
     if isinstance(catalog[declared.inputs[0]].table.kept_as, Raw):
-        taken = entry.position.batches.get(declared.inputs[0], 0)
+        taken = position.batches.get(declared.inputs[0], 0)
         return batches.setdefault(table, taken) == taken
-    return all(
-        _gather(lineage, catalog, source, entry.position.versions.get(source, 0), batches) for source in declared.inputs
+    used = (position.applied or (0, 0))[0]
+    return uses.setdefault(table, used) == used and all(
+        _gather(lineage, catalog, source, position.versions.get(source, 0), batches, uses) for source in declared.inputs
     )
 
 
@@ -157,17 +168,22 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
             writer.until = cut.batches[name]
         while writer.behind():
             flow.take_slice(name, spark)
-        use_late_again(flow, name, spark, lake)
+        use_late_again(flow, name, spark, lake, uses=cut.uses.get(name, 0))
 
 
 def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:
     """Tables on the way of which some rows were judged by other code, or another suite, than there is now."""
     found = []
     for name in _way(catalog, cut.table):
-        now = (code_of(catalog[name]), suite_of(catalog[name]))
-        entries = (entry for entry in lineage.entries(name) if entry.kind in ROW_KINDS)
-        if any((entry.code, entry.suite) != now for entry in entries):
-            found.append(name)
+        declared = catalog[name]
+        rules = (
+            suite_of(declared) if isinstance(declared.table.reads, Json | Debezium) else None
+        )  # elsewhere none judge
+        for entry in lineage.entries(name):
+            judged_by = (entry.code, None if rules is None else entry.suite)
+            if entry.kind in ROW_KINDS and judged_by != (code_of(declared), rules):
+                found.append(name)
+                break
     return tuple(found)
 
 
@@ -189,11 +205,12 @@ class _Compared:
         rest = [name for name in self.names if name not in self.by]
         same = " and ".join(f"_s.{named(name)} is not distinct from _r.{named(name)}" for name in rest) or "true"
         on = " and ".join(f"_s.{named(name)} is not distinct from _r.{named(name)}" for name in self.by)
-        shown = columns(self.names)
+        # a row that is there twice has no second one to meet
+        shown = f"{columns(self.names)}, row_number() over (partition by {columns(list(self.by))}) as _nth"
         self.connection.execute(
             f"create view differing as select _s as streamed, _r as recomputed from"  # noqa: S608  # names of columns, quoted
             f" (select {shown}, true as _there from streamed) _s full join"
-            f" (select {shown}, true as _there from recomputed) _r on {on}"
+            f" (select {shown}, true as _there from recomputed) _r on {on} and _s._nth = _r._nth"
             f" where _s._there is null or _r._there is null or not ({same})"
         )
 
@@ -232,7 +249,7 @@ class _Compared:
     def _row(self, row: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if row is None or row["_there"] is None:
             return None
-        return {name: value for name, value in row.items() if name != "_there"}
+        return {name: value for name, value in row.items() if name not in ("_nth", "_there")}
 
     def _behind(self, row: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
         """Per input rows that have the same values where columns are named alike, the nearest in time first."""

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.prove import prove
-from deltaworks.errors import CommandError
+from deltaworks.engine.writers.aggregate import AggregateWriter
+from deltaworks.errors import CommandError, LakeError
 from deltaworks.settings import Settings
 from tests.broken_rules import command
 from tests.flows import Crash, Log, Owner, carry_out
@@ -86,3 +87,32 @@ def test_table_that_sets_nothing_aside_has_nothing_to_apply(spark: SparkSession,
 
     with pytest.raises(CommandError, match="sets no late rows aside"):
         apply(owner, "gold.notes_per_day", 7)
+
+
+def test_table_that_failed_on_the_way_is_opened_anew_though_nothing_comes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order fails with the reason; given again once the transform is mended, it is carried out."""
+    table = "gold.notes_per_day"
+    owner, log = Owner(spark, days(tmp_path, "side_output"), "tiny", only=ONLY[table], detaches=True), Log()
+    for part in records(2, 12):
+        log.send(part)
+        owner.take(log.batch())
+    late = owner.flow.inputs[table].table.entry.totals.late
+
+    def fails(*_: object, **__: object) -> None:
+        raise LakeError(table, "the transform gave null", "Mend it")
+
+    monkeypatch.setattr(AggregateWriter, "use_late", fails)
+    with pytest.raises(LakeError, match="the transform gave null"):
+        apply(owner, table, 7)
+    with pytest.raises(CommandError, match="is set aside"):
+        apply(owner, table, 8)
+    monkeypatch.undo()
+    owner.now += 10
+    assert owner.flow.behind()
+    owner.turn()
+
+    assert not owner.flow.behind()
+    assert apply(owner, table, 9) == {"used": late}
+    assert late > 0

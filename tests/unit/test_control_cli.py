@@ -406,8 +406,8 @@ def test_command_that_runs_is_asked_to_end(project: Settings) -> None:
         store.cancelled(number)
 
     with driver(project, work):
-        result = call("compact", "silver.orders", "--timeout", "60")
+        result = call("vacuum", "silver.orders", "--timeout", "60")
 
     assert "command 1 ends after the step that it is in" in seen[0].output
     assert result.exit_code == 1
-    assert "command 1 compact silver.orders: cancelled" in result.output
+    assert "command 1 vacuum silver.orders: cancelled" in result.output

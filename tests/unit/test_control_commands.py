@@ -67,6 +67,17 @@ def test_orders_are_taken_oldest_first_and_one_at_a_time(store: Store) -> None:
     assert after.id == second
 
 
+def test_what_lets_an_app_start_is_taken_first(store: Store) -> None:
+    """An order that takes long, and was given before, would wait for batches that the app cannot take."""
+    send(store, kind="replay_refused_rows")
+    accept = send(store, kind="accept_bad_rows")
+
+    taken = store.take("shop")
+
+    assert taken is not None
+    assert taken.id == accept
+
+
 def test_progress_result_and_error_can_be_read_by_whoever_waits(store: Store) -> None:
     """One order ends well with a result, another badly with an error, both finished."""
     well, badly = send(store), send(store)

@@ -10,6 +10,7 @@ import pytest
 
 from deltaworks import catalog
 from deltaworks.engine.arrival import wait_for
+from deltaworks.engine.entry import Position
 from deltaworks.engine.points import listening
 from deltaworks.engine.writers import quarantine
 from deltaworks.engine.writers.latest import LatestWriter
@@ -312,3 +313,20 @@ def test_who_waits_for_a_record_is_told_how_to_mend_and_sees_it_replayed(tmp_pat
     replay(owner, "silver.orders")
 
     assert wait_for(owner.settings.lake, **record).offset == 0  # type: ignore[arg-type]  # as named
+
+
+def test_who_waits_is_not_held_up_by_a_replay_of_nothing(tmp_path: Path) -> None:
+    """It brought no row, so tables above have nothing to take of it."""
+    project = Shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    log.send([view(1), view(2, page="no path")])
+    owner.take(log.batch())
+    source, gold = (owner.flow.inputs[name].table for name in ("silver.page_views", "gold.page_views_per_minute"))
+    position = Position(versions={"silver.page_views": source.version})
+    owner.flow._committer(None).mark(gold, gold.entry.follow("batch", position=position))
+
+    done = replay(owner, "silver.page_views")
+
+    record = {"topic": "page_views", "partition": 1, "offset": 0, "timeout_seconds": 0.0}
+    assert (done["moved"], done["still_refused"]) == (0, 1)
+    assert wait_for(owner.settings.lake, table=gold.name, **record).offset == 0  # type: ignore[arg-type]  # as named

@@ -53,8 +53,11 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     as_streamed(flow, picture.lake)
     while flow.behind():
         flow.turn(spark)
-    for writer in list(flow.writers):
-        use_late_again(flow, writer.declared.name, spark, picture.lake)
+    for declared, held in picture:
+        if declared.table.app == app:
+            use_late_again(flow, declared.name, spark, picture.lake, uses=(held.entry.position.applied or (0, 0))[0])
+    while flow.behind():  # views over those
+        flow.turn(spark)
     flow.settle()
 
 
@@ -70,9 +73,9 @@ def as_streamed(flow: Flow, lake: Path) -> None:
             )
 
 
-def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path) -> None:
-    """Rows that came too late for a table and were used after all in this lake are used."""
-    used = late_rows_used(lake, name)
+def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path, *, uses: int) -> None:
+    """Rows that came too late for a table and were used after all in this lake, so many times, are used."""
+    used = late_rows_used(lake, name, uses=uses)
     if used:
         for _ in flow.apply_late(name, command=0, spark=spark, only=used):
             pass

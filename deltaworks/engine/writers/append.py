@@ -183,7 +183,10 @@ class Seen:
         if rows.num_rows == 0:
             return rows
         arrived = pc.min_max(rows["_arrived"]).as_py()
-        self._reach(arrived["min"] - self.within, arrived["max"] + self.within if alone else None)
+        if alone:
+            self._look_up(rows, arrived["min"] - self.within, arrived["max"] + self.within)
+        else:
+            self._reach(arrived["min"] - self.within)
         mine: dict[Key, list[datetime]] = {}
         keep = []
         for key, arrived in self._pairs(rows):
@@ -206,13 +209,19 @@ class Seen:
             since = self._since
             self._times = {key: times for key, times in self._times.items() if max(times) >= since}
 
-    def _reach(self, since: datetime, until: datetime | None) -> None:
+    def _reach(self, since: datetime) -> None:
         if self._since is not None and self._since <= since:
             return
-        reach = ds.field("_arrived") >= pa.scalar(since)
-        if until is not None:
-            reach &= ds.field("_arrived") <= pa.scalar(until)
-        rows = self.table.read([*self.by, "_arrived"], where=reach)
+        self._read(since, ds.field("_arrived") >= pa.scalar(since))
+
+    def _look_up(self, rows: pa.Table, since: datetime, until: datetime) -> None:
+        """Only keys of these rows: between the first and the last of them may lie months."""
+        between = (ds.field("_arrived") >= pa.scalar(since)) & (ds.field("_arrived") <= pa.scalar(until))
+        first = self.by[0]
+        self._read(since, between & ds.field(first).isin(pc.unique(rows[first])))
+
+    def _read(self, since: datetime, where: ds.Expression) -> None:
+        rows = self.table.read([*self.by, "_arrived"], where=where)
         self._times, self._since = {}, since
         for key, arrived in self._pairs(rows):
             self._times.setdefault(key, []).append(arrived)

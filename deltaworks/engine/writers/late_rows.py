@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.writer import Progress
 from deltaworks.words.lateness import Drop, Late, SideOutput
 
@@ -81,9 +80,9 @@ class LateRows:
         """How often the table has used such rows."""
         return (self.main.entry.position.applied or (0, 0))[0]
 
-    def open(self, names: list[str]) -> pa.Table:
-        """Columns of the rows that are not used, and their place, in the order of their coordinates."""
-        rows = self.side.read(list(dict.fromkeys((*names, "_source", "_claimed"))))
+    def open(self) -> pa.Table:
+        """`_source` and `_claimed` of the rows that are not used, in the order of their coordinates."""
+        rows = self.side.read(["_source", "_claimed"])
         # not as a condition: it would leave out the files that were written before there was such a column
         rows = rows.filter(pc.fill_null(pc.greater(rows["_claimed"], self.uses), True))
         return rows.sort_by([("_source", "ascending")])
@@ -103,33 +102,30 @@ class LateRows:
 
         `only`: none but those with these coordinates.
         """
-        rows = self.open(self.side.schema.names)
+        found = self.open()
         if only is not None:
-            rows = rows.filter(pc.is_in(rows["_source"], pa.array(sorted(only), pa.string())))
+            found = found.filter(pc.is_in(found["_source"], pa.array(sorted(only), pa.string())))
         self.using = self.uses + 1
-        stray = rows.filter(pc.equal(rows["_claimed"], self.using)) if rows.num_rows else rows
-        rows = rows.slice(0, ROWS_PER_USE)
-        if not rows.num_rows:
-            return rows
-        mine = rows.select(["_source"]).append_column("_claimed", pa.array([self.using] * rows.num_rows, pa.int64()))
-        stray = stray.select(["_source"]).join(mine.select(["_source"]), ["_source"], join_type="left anti")
-        stray = stray.append_column("_claimed", pa.nulls(stray.num_rows, pa.int64()))
+        chosen = found["_source"].slice(0, ROWS_PER_USE)
+        if not len(chosen):
+            return self.side.schema.empty_table()
+        mine = pa.table({"_source": chosen, "_claimed": pa.array([self.using] * len(chosen), pa.int64())})
+        stray = found.slice(ROWS_PER_USE)
+        stray = stray.filter(pc.fill_null(pc.equal(stray["_claimed"], self.using), False))  # of an owner that died
+        stray = stray.set_column(1, "_claimed", pa.nulls(stray.num_rows, pa.int64()))
         how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set={"_claimed": "s._claimed"}),))
         entry = self.side.entry.follow("claim", command=command)
         committer.commit(self.side, pa.concat_tables([mine, stray]), entry, how=how)
-        return rows
+        return self.side.read(where=ds.field("_claimed") == self.using)
 
 
-def late_rows_used(lake: Path, table: str) -> set[str]:
-    """Coordinates of the rows beside a table of a lake that it has used after all."""
+def late_rows_used(lake: Path, table: str, *, uses: int) -> set[str]:
+    """Coordinates of the rows beside a table of a lake that it had used when it had done so this often."""
     path = lake / table.replace(".", "/", 1)
     side = path.with_name(f"{path.name}__late")
-    if not (deltalake.DeltaTable.is_deltatable(str(side)) and deltalake.DeltaTable.is_deltatable(str(path))):
+    if not uses or not deltalake.DeltaTable.is_deltatable(str(side)):
         return set()
-    uses = next(((entry.position.applied or (0, 0))[0] for entry in Lineage(lake).entries(table)), 0)
     data = deltalake.DeltaTable(str(side)).to_pyarrow_dataset()
-    if not uses or "_claimed" not in data.schema.names:
-        return set()
     return set(data.to_table(columns=["_source"], filter=ds.field("_claimed") <= uses)["_source"].to_pylist())
 
 

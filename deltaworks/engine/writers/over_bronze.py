@@ -134,6 +134,7 @@ class OverBronze(ABC):
 
     def _take_again(self, committer: Committer, due: Replay) -> Counts:
         """Judge refused rows again; those that pass go to the table, in an entry of their own, and leave quarantine."""
+        self.settle(committer)  # so that its entry counts nothing else
         aside = Quarantine(self.quarantine)
         rows = aside.rows(due)
         parsed = self.parser.parse(rows)

@@ -11,8 +11,7 @@ import pyarrow.dataset as ds
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Replay
-from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
-from deltaworks.engine.points import reached
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.partial import REASON
 
@@ -105,15 +104,7 @@ class Quarantine:
         if not gone:
             committer.mark(self.table, entry)
             return
-        committer.guard()
-        reached(self.table.name, entry.kind, "before-commit")
-        self.table.delta.delete(
-            f"_claimed <= {upto}",
-            commit_properties=self.table.properties(entry),
-            post_commithook_properties=HOOKS_OFF,
-        )
-        reached(self.table.name, entry.kind, "after-commit")
-        self.table.moved_to(self.table.delta.version(), entry, brought_rows=True)
+        committer.delete(self.table, f"_claimed <= {upto}", entry)
 
     def discard(self, committer: Committer, *, cause: str | None, command: int) -> int:
         """Decide that undecided rows stay out for good; they are kept, and counted as refused. How many those are.

@@ -80,10 +80,12 @@ class RawWriter:
         """
         last, seq = self.table.entry.position, self.table.entry.ingest_seq + 1
         one = Replay(table=table, after=after, upto=upto, cause=cause, command=command, seq=seq)
+        begun = min((older.seq for older in last.replays if older.command == command), default=0)
         waiting = tuple(
             older
             for older in last.replays
-            if older.command == one.command or older.seq > taken.get(older.table, older.seq)
+            if older.seq == begun
+            or older.seq > taken.get(older.table, older.seq)  # the first: a result tells all since
         )
         position = replace(last, replays=(*waiting, one))
         committer.mark(
