@@ -96,4 +96,5 @@ def vacuum(
     if table.delta.version() > version:
         reached(table.name, entry.kind, "after-commit")
         table.moved_to(table.delta.version(), entry, brought_rows=False)
+    table.stage.renew()
     return {"files": len(gone), "readable_since": since.isoformat(timespec="seconds")}

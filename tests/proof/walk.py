@@ -19,7 +19,6 @@ from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.points import Listener, listening
 from deltaworks.settings import Settings
-from tests.broken_rules import command
 from tests.flows import Crash, Log, Owner, carry_out
 from tests.proof.workloads import Workload
 
@@ -62,7 +61,7 @@ class Walk:
         """Draw the rows."""
         self.batches = self.workload.batches(Random(self.seed))
         self.settings = self.workload.settings(self.folder)
-        self.catalog = catalog.load(self.settings.project)
+        self.catalog = catalog.load(self.workload.mended(self.settings).project)
 
     def begin(self) -> list[Finding]:
         """Run all steps in peace, keep the lake that each begins with; what the checker finds at the end."""
@@ -73,7 +72,6 @@ class Walk:
             with listening(self._count(step)):
                 self.live(self.settings, step)
             self.after[step] = rows_of(self.settings)
-        self.settings = self.workload.mended(self.settings)
         return self.found(self.settings)
 
     def kind(self, table: str) -> str:
@@ -164,8 +162,8 @@ class Walk:
         while waiting:
             log.send(self.batches[waiting.pop(0)])
             owner.take(log.batch())
-        for number, (kind, ordered) in enumerate(self.workload.orders if step == "orders" else (), 1):
-            carry_out(owner, command(kind, ordered, number=number))
+        for order in self.workload.orders if step == "orders" else ():
+            carry_out(owner, order)
         owner.flow.settle()
         if step == "tend":
             for table in owner.flow.tables():

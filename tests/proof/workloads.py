@@ -7,7 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+from deltaworks.control.commands import Command
 from deltaworks.settings import ROOT, Settings
+from tests.broken_rules import command
 from tests.flows import START, Record
 from tests.shop_rows import broken, change, random_changes, random_views, view
 from tests.tiny_project import Project
@@ -35,8 +37,8 @@ class Workload:
     settings: Callable[[Path], Settings]
     batches: Callable[[Random], Batches]
     constants: tuple[Constant, ...] = ()
-    orders: tuple[tuple[str, str], ...] = ()
-    """What the owner is ordered to do in the end, and about which table."""
+    orders: tuple[Command, ...] = ()
+    """What the owner is ordered to do in the end."""
     mended: Callable[[Settings], Settings] = lambda settings: settings
     """The same project with its rules mended, for those orders and what comes after."""
 
@@ -126,10 +128,10 @@ WORKLOADS = (
         batches=_letters,
         constants=(Constant(table="gold.members_per_city", sum="sum(dues)"),),
         orders=(
-            ("replay_refused_rows", "silver.notes"),
-            ("discard_refused_rows", "silver.notes"),
-            ("apply_late_rows", "gold.notes_per_day"),
-            ("vacuum", "silver.notes"),
+            command("replay_refused_rows", "silver.notes", number=1),
+            command("discard_refused_rows", "silver.notes", number=2),
+            command("apply_late_rows", "gold.notes_per_day", number=3),
+            command("vacuum", "silver.notes", number=4, hours=0),
         ),
         mended=_mended,
     ),

@@ -41,12 +41,12 @@ def web(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     owner.take(log.batch())
     log.send([view(900, at=START + timedelta(hours=2), page="/")])  # refused, and would have raised the mark
     owner.take(log.batch())
-    log.send([view(901, at=START + timedelta(minutes=5), page="/cart"), *random_views(chance, 10)])
+    log.send([view(901, at=START + timedelta(minutes=5), page="/cart"), *random_views(chance, 10, first=100)])
     owner.take(log.batch())
     project.edit("silver/page_views.yml", "'^/c'", "'^/'")
     owner.start()
     replay(owner, "silver.page_views")
-    log.send(random_views(chance, 20))
+    log.send(random_views(chance, 20, first=200))
     owner.take(log.batch())
     owner.flow.settle()
     yield owner

@@ -67,7 +67,7 @@ def as_streamed(flow: Flow, lake: Path) -> None:
     for writer in flow.writers:
         if isinstance(writer, OverBronze):
             flow.accept_bad(writer.declared.name, command=0)
-        if isinstance(writer, AppendWriter):
+        if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
             writer.recorded = sorted(
                 raised for entry in lineage.entries(writer.declared.name) for raised in entry.marks
             )
