@@ -9,6 +9,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from deltaworks import catalog
+from deltaworks.control.commands import Command
+from deltaworks.engine import commands
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
@@ -118,6 +120,11 @@ class Owner:
         while self.flow.behind():
             self.flow.turn(self.spark)
 
+    def go_on(self, ordered: str) -> None:
+        """What a driver does between two steps of an order about a table: every table takes its turn."""
+        del ordered
+        self.flow.turn(self.spark)
+
     def catch_up(self, log: Log) -> None:
         """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""
         rows = log.beyond(self.starts)
@@ -155,3 +162,14 @@ def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
         writer.take_arrow(rows, committer)
     for one in flow.writers if above else ():
         one.take(None, committer)  # type: ignore[arg-type]  # no DataFrame is made of so few rows
+
+
+def carry_out(owner: Owner, order: Command) -> dict[str, Any]:
+    """Carry an order out as a driver does: between two steps tables take rows."""
+    steps = commands.carry_out(order, owner.flow, lambda _: None, owner.spark)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return dict(done.value)
+        owner.go_on(str(order.table_name))

@@ -72,7 +72,8 @@ def _pytest(group: str, environment: str, folder: str) -> Result:
     ignored = [f"--ignore={other}" for other in others]
     spread = () if group in ALONE else SPREAD
     # no test collected: pytest ends with 5
-    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, "--durations=15"])
+    told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
+    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, "--durations=15"])
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
 

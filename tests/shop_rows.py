@@ -77,10 +77,10 @@ def customer(customer_id: int, name: str) -> dict[str, object]:
     }
 
 
-def random_views(chance: Random, count: int) -> list[Record]:
-    """Views with copies, late ones and malformed bytes among them."""
+def random_views(chance: Random, count: int, *, first: int = 0) -> list[Record]:
+    """Views with copies, late ones and malformed bytes among them, numbered from `first`."""
     records: list[Record] = []
-    for number in range(count):
+    for number in range(first, first + count):
         roll = chance.random()
         if roll < 0.1 and records:
             records.append(chance.choice(records))

@@ -9,9 +9,9 @@ TINY = Path(__file__).parent / "tiny"
 class Project:
     """A copy of the tiny project in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        """Copy it into the folder, which must not exist."""
-        self.folder = Path(shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns(".deltaworks", "__pycache__")))
+    def __init__(self, folder: Path, *, of: Path = TINY) -> None:
+        """Copy it, or a copy `of` it, into the folder, which must not exist."""
+        self.folder = Path(shutil.copytree(of, folder, ignore=shutil.ignore_patterns(".deltaworks", "__pycache__")))
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace a text that is there exactly once."""

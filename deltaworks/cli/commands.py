@@ -26,6 +26,7 @@ _NOT_OWNER = 75  # exit code of a driver that found the app owned
 
 _By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Number = Annotated[int, typer.Argument(help="The command's number.")]
+_Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -36,6 +37,7 @@ def register(main: typer.Typer) -> None:
         group.command(name)(command)
     main.add_typer(group, name="commands")
     main.command()(compact)
+    main.command()(vacuum)
 
 
 def compact(
@@ -49,9 +51,27 @@ def compact(
     order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait)
 
 
+def vacuum(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    hours: Annotated[
+        int | None, typer.Option(min=0, help="How long files stay once they are replaced; default: 168, a week.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    timeout: _Timeout = None,
+    by: _By = None,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+) -> None:
+    """Have the owner delete files that only older versions have; what a slow table above still needs stays.
+
+    Older versions cannot be read afterwards.
+    """
+    order(table, kind="vacuum", arguments={"hours": hours}, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
 def order(
     table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool,
-    app: str | None = None,
+    app: str | None = None, timeout: float | None = None,
 ) -> None:  # fmt: skip
     """Send a command to the app that owns the table; follow it if `wait`, and run it here if no driver lives."""
     from deltaworks import catalog
@@ -62,7 +82,10 @@ def order(
     app = app or found[table].table.app
     with Store(loaded.control_dsn(), application="deltaworks cli") as store:
         store.declare_apps(found.apps)
-        number = store.send(app=app, table=table, kind=kind, arguments=arguments, by=by or user(), reason=reason)
+        number = store.send(
+            app=app, table=table, kind=kind, arguments=arguments, by=by or user(), reason=reason,
+            timeout_seconds=timeout,
+        )  # fmt: skip
         if not wait:
             _say(f'command {number} is queued for app {app}; "deltaworks commands show {number}"')
             return
@@ -120,11 +143,11 @@ def shown(number: _Number, *, as_json: _AsJson = False) -> None:
     show.listing(rows, title=f"command {number}", as_json=False)
 
 
-def cancel(number: _Number) -> None:
-    """Withdraw a command that nobody works on: a queued one, or one whose driver is gone."""
+def cancel(number: _Number, *, by: _By = None) -> None:
+    """Withdraw a command; one that runs ends after the step that it is in, and what it has done stays."""
     with _store() as store:
-        store.cancel(number)
-    _say(f"command {number} is cancelled")
+        found = store.cancel(number, by=by or user())
+    _say(f"command {number} {'is cancelled' if found.finished else 'ends after the step that it is in'}")
 
 
 @contextmanager
@@ -211,7 +234,7 @@ def _draw(progress: "Progress", line: Any, command: "Command") -> None:
     done, total = (_number(command.progress.get(name)) for name in ("done", "total"))
     rest = {name: value for name, value in command.progress.items() if name not in ("done", "total")}
     facts = "  ".join([command.state, *_facts(rest)])
-    description = f"command {command.id} {command.kind} {command.table_name or command.app}: {facts}"
+    description = f"command {command.id} {_words(command.kind)} {command.table_name or command.app}: {facts}"
     progress.update(line, description=description, completed=done or 0, total=total)
 
 
@@ -219,7 +242,7 @@ def _told(command: "Command") -> None:
     """Print how it ended; exit 1 unless well."""
     began, ended = command.started_at, command.finished_at
     took = f" after {(ended - began).total_seconds():.1f} s" if began and ended else ""
-    what = f"command {command.id} {command.kind} {command.table_name or command.app}"
+    what = f"command {command.id} {_words(command.kind)} {command.table_name or command.app}"
     if command.state == "done":
         _say("  ".join([f"{what}: done{took}", *_facts(command.result or {})]))
         return

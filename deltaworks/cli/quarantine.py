@@ -21,13 +21,23 @@ _CAUSES = """
 _ROWS = """
     select topic, "partition", "offset", "timestamp", reason, code, suite, state, key, value
     from {table} where {chosen} order by "timestamp" desc, topic, "partition", "offset" desc limit {limit}"""
+_Wait = Annotated[bool, typer.Option(help="Follow it until it has ended.")]
+_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
+_Cause = Annotated[str | None, typer.Option(help="Only rows that were refused for this, as listed.")]
+_Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
 _Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def register(main: typer.Typer) -> None:
     """Add this module's commands."""
     group = typer.Typer(no_args_is_help=True, help="Rows that were refused, and why.", rich_markup_mode=None)
-    for name, command in (("list", listed), ("show", shown), ("accept", accept)):
+    for name, command in (
+        ("list", listed),
+        ("show", shown),
+        ("accept", accept),
+        ("replay", replay),
+        ("discard", discard),
+    ):
         group.command(name)(command)
     main.add_typer(group, name="quarantine")
 
@@ -58,7 +68,7 @@ def listed(
 def shown(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
-    reason: Annotated[str | None, typer.Option(help="Only rows with this reason, as listed.")] = None,
+    cause: _Cause = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
     as_json: _Json = False,
 ) -> None:
@@ -68,7 +78,7 @@ def shown(
 
     now = settings()
     (name,) = _parsing(catalog.load(now.project), table)
-    chosen = "true" if reason is None else f"reason = {literal(reason)}"
+    chosen = "true" if cause is None else f"reason = {literal(cause)}"
     with analyst.connect(now.lake) as lake:
         side = _quarantine(lake, name)
         found = lake.sql(_ROWS.format(table=side, chosen=chosen, limit=limit)).dicts() if side else []
@@ -85,16 +95,54 @@ def shown(
 def accept(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
-    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
-    by: Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")] = None,
+    wait: _Wait = True,
+    by: _By = None,
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
 ) -> None:
     """Let a table set aside what bronze has now, beyond its bad_rows_max; what comes later is judged again."""
+    _order(table, "accept_bad_rows", {}, by=by, reason=reason, wait=wait)
+
+
+def replay(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    cause: _Cause = None,
+    wait: _Wait = True,
+    timeout: _Timeout = None,
+    by: _By = None,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+) -> None:
+    """Judge refused rows again, once their rule or declaration is mended and the app runs with it.
+
+    Those that pass go to the table as if they had passed then, and leave quarantine; the others stay.
+    """
+    _order(table, "replay_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
+def discard(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
+    *,
+    reason: Annotated[str, typer.Option(help="Why these rows are of no use, for the record.")],
+    cause: _Cause = None,
+    every: Annotated[bool, typer.Option("--all", help="Whatever they were refused for.")] = False,
+    wait: _Wait = True,
+    by: _By = None,
+) -> None:
+    """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
+    if (cause is None) != every:
+        raise typer.BadParameter("Name the cause of the rows, or say --all.", param_hint="--cause")
+    _order(table, "discard_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait)
+
+
+def _order(
+    table: str, kind: str, arguments: Mapping[str, object], *, by: str | None, reason: str, wait: bool,
+    timeout: float | None = None,
+) -> None:  # fmt: skip
     from deltaworks import catalog
     from deltaworks.cli.commands import order
 
     (name,) = _parsing(catalog.load(settings().project), table)
-    order(name, kind="accept_bad_rows", arguments={}, by=by, reason=reason, wait=wait)
+    order(name, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
 def text(value: object) -> str | None:

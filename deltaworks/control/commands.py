@@ -33,6 +33,9 @@ class Command:
     requested_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    timeout_seconds: float | None = None
+    cancelled_by: str | None = None
+    cancel_asked_at: datetime | None = None
 
     @property
     def finished(self) -> bool:
@@ -43,27 +46,33 @@ class Command:
 _COMMAND = Shape(
     Command,
     """commands.id, commands.app, table_name, kind, arguments, state, commands.epoch, progress, result, error,
-    requested_by, reason, requested_at, started_at, finished_at""",
+    requested_by, reason, requested_at, started_at, finished_at, timeout_seconds, cancelled_by, cancel_asked_at""",
 )
 
 
 class Commands(Apps):
-    """The queue of each app: taken in order, one at a time."""
+    """The queue of each app: taken one at a time, in order but for what lets an app start."""
 
     def send(
-        self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str
-    ) -> int:
-        """Queue an order and return its number; `by` and `reason` are its audit and may not be empty."""
+        self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str,
+        timeout_seconds: float | None = None,
+    ) -> int:  # fmt: skip
+        """Queue an order and return its number; `by` and `reason` are its audit and may not be empty.
+
+        `timeout_seconds`: from when its owner takes it; then it is given up between two steps.
+        """
         for name, text in (("by", by), ("reason", reason)):
             if not text.strip():
                 raise CommandError(f"command {kind}", f"{name} is empty", "Say who wants it and why")
         queue = """
-            insert into commands (app, table_name, kind, arguments, requested_by, reason, call)
-            select name, %(table)s, %(kind)s, %(arguments)s, %(by)s, %(reason)s, %(call)s from apps where name = %(app)s
+            insert into commands (app, table_name, kind, arguments, requested_by, reason, timeout_seconds, call)
+            select name, %(table)s, %(kind)s, %(arguments)s, %(by)s, %(reason)s, %(timeout)s, %(call)s
+            from apps where name = %(app)s
             on conflict (call) do update set kind = excluded.kind returning {columns}"""
         values: dict[str, object] = {"app": app, "table": table, "kind": kind, "arguments": payload(arguments)}
         # the call's own id: sent again over a new connection, the order is queued once
         values |= {"by": storable_text(by), "reason": storable_text(reason), "call": uuid.uuid4()}
+        values["timeout"] = timeout_seconds
         sent = self._one(queue, values, _COMMAND)
         if sent is None:
             raise self._unknown(app)
@@ -71,6 +80,8 @@ class Commands(Apps):
 
     def take(self, app: str, *, epoch: int | None = None) -> Command | None:
         """Claim the oldest queued order; None if there is none or one is running.
+
+        Bad rows are accepted first: the app may end before it gets to anything else.
 
         With `epoch`, only while that epoch's lease is valid (None otherwise), so that a driver which lost the app
         takes nothing; without it, the order is noted under the app's present epoch.
@@ -83,7 +94,9 @@ class Commands(Apps):
                 select id from commands where app = %(app)s and (
                     taken_by = %(call)s and state = 'running'
                     or state = 'queued'
-                    and id = (select min(id) from commands where app = %(app)s and state = 'queued')
+                    and id = (
+                        select id from commands where app = %(app)s and state = 'queued'
+                        order by kind <> 'accept_bad_rows', id limit 1)
                     and not exists (select from commands where app = %(app)s and state = 'running'))
                 for update skip locked
             )
@@ -93,13 +106,16 @@ class Commands(Apps):
             returning {columns}"""
         return self._one(claim, {"app": app, "epoch": epoch, "call": uuid.uuid4()}, _COMMAND)
 
-    def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> None:
-        """Write how far a running order is; raises CommandError if it is not running (any more), or not by `epoch`."""
+    def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> Command:
+        """Write how far a running order is, and return it, as somebody may have withdrawn it.
+
+        Raises CommandError if it is not running (any more), or not by `epoch`.
+        """
         write = """
             update commands set progress = %(progress)s
             where id = %(id)s and state = 'running' and (%(epoch)s::bigint is null or epoch = %(epoch)s)
             returning {columns}"""
-        self._changed(write, number, {"epoch": epoch, "progress": payload(progress)})
+        return self._changed(write, number, {"epoch": epoch, "progress": payload(progress)})
 
     def finish(self, number: int, result: Mapping[str, object], *, epoch: int | None = None) -> None:
         """End a running order well; raises CommandError if it is not running (any more), or not by `epoch`."""
@@ -109,20 +125,39 @@ class Commands(Apps):
         """End a running order badly; raises CommandError if it is not running (any more), or not by `epoch`."""
         self._end(number, {"state": "failed", "result": None, "error": storable_text(error), "epoch": epoch})
 
-    def cancel(self, number: int) -> None:
-        """Withdraw an order that is queued, or was running in a driver that is gone; raises CommandError otherwise."""
+    def cancelled(self, number: int, *, epoch: int | None = None) -> None:
+        """End a running order because it was withdrawn; raises CommandError if it is not running, or not by `epoch`."""
+        self._end(number, {"state": "cancelled", "result": None, "error": None, "epoch": epoch})
+
+    def cancel(self, number: int, *, by: str) -> Command:
+        """Withdraw an order; raises CommandError if it has ended otherwise.
+
+        It is cancelled at once if it is queued or its driver is gone; else its owner ends it after the step that it is
+        in.
+        """
         write = """
-            update commands set state = 'cancelled', finished_at = coalesce(finished_at, now())
-            where id = %(id)s and (state in ('queued', 'cancelled') or state = 'running' and not exists (
-                select from leases
-                where leases.app = commands.app and leases.epoch = commands.epoch and leases.until > now()))
+            with found as (
+                select id, state in ('queued', 'cancelled') or not exists (
+                    select from leases
+                    where leases.app = commands.app and leases.epoch = commands.epoch and leases.until > now()) as idle
+                from commands where id = %(id)s and state in ('queued', 'cancelled', 'running') for update
+            )
+            update commands set state = case when idle then 'cancelled' else state end,
+                finished_at = case when idle then coalesce(finished_at, now()) else finished_at end,
+                cancelled_by = coalesce(cancelled_by, %(by)s), cancel_asked_at = coalesce(cancel_asked_at, now())
+            from found where commands.id = found.id
             returning {columns}"""
-        self._changed(write, number, {})
+        return self._changed(write, number, {"by": storable_text(by)})
 
     def requeue_running(self, app: str, epoch: int) -> int:
-        """Queue again what drivers of epochs before `epoch` left running, and return how many orders that were."""
+        """Queue again what drivers of epochs before `epoch` left running, and return how many orders that were.
+
+        What was withdrawn meanwhile is cancelled.
+        """
         write = """
-            update commands set state = 'queued', started_at = null, taken_by = null, epoch = null, progress = '{{}}'
+            update commands set state = case when cancel_asked_at is null then 'queued' else 'cancelled' end,
+                finished_at = case when cancel_asked_at is null then null else now() end,
+                started_at = null, taken_by = null, epoch = null, progress = '{{}}'
             where app = %(app)s and state = 'running' and coalesce(epoch, 0) < %(epoch)s returning {columns}"""
         return len(self._all(write, {"app": app, "epoch": epoch}, _COMMAND))
 
@@ -151,9 +186,10 @@ class Commands(Apps):
             returning {columns}"""
         self._changed(write, number, values)
 
-    def _changed(self, write: str, number: int, values: Mapping[str, object]) -> None:
-        if self._one(write, {"id": number, **values}, _COMMAND) is not None:
-            return
+    def _changed(self, write: str, number: int, values: Mapping[str, object]) -> Command:
+        changed = self._one(write, {"id": number, **values}, _COMMAND)
+        if changed is not None:
+            return changed
         now = self.command(number)
         taken = "" if now.epoch is None else f" by epoch {now.epoch}"
         raise CommandError(f"command {number}", f"is {now.state}{taken}", f'See "deltaworks commands show {number}"')

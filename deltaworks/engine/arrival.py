@@ -42,6 +42,8 @@ def wait_for(lake: Path, *, table: str, topic: str, partition: int, offset: int,
         found, missing = _look(lineage, table)
         if found is not None and found.contains(topic, partition, offset):
             _not_refused(lineage, table, topic, partition, offset)
+            missing = _on_its_way(lineage, table)
+        if found is not None and missing is None and found.contains(topic, partition, offset):
             return Arrival(
                 table=table, version=found.version, topic=topic, partition=partition, offset=offset,
                 waited_seconds=time.monotonic() - began,
@@ -76,6 +78,18 @@ def _lacking(lineage: Lineage, table: str, topic: str, partition: int, offset: i
     return why
 
 
+def _on_its_way(lineage: Lineage, table: str) -> str | None:
+    """Which table has not taken rows that were refused by an input once: the record may be among them."""
+    for name in dict.fromkeys(lineage.below(table)):
+        entry = lineage.entry(name, lineage.newest(name))
+        for source, taken in entry.position.versions.items() if entry is not None else ():
+            for version in range(lineage.newest(source), lineage.as_good_as(source, taken), -1):
+                commit = lineage.entry(source, version)
+                if commit is not None and commit.kind == "replay":
+                    return f"{name} has not taken what {source} took out of quarantine"
+    return None
+
+
 def _not_refused(lineage: Lineage, table: str, topic: str, partition: int, offset: int) -> None:
     where = (ds.field("topic") == topic) & (ds.field("partition") == partition) & (ds.field("offset") == offset)
     for name in dict.fromkeys(lineage.below(table)):
@@ -85,4 +99,8 @@ def _not_refused(lineage: Lineage, table: str, topic: str, partition: int, offse
         rows = deltalake.DeltaTable(str(aside)).to_pyarrow_dataset().to_table(columns=["reason"], filter=where)
         if rows.num_rows:
             finding = f"read, but refused by {name}: {rows['reason'][0].as_py()}"
-            raise NotArrivedError(f"{topic}/{partition}/{offset} in {table}", finding, "Send it as the table wants it")
+            raise NotArrivedError(
+                f"{topic}/{partition}/{offset} in {table}",
+                finding,
+                'Send it as the table wants it, or mend the rule and run "deltaworks quarantine replay"',
+            )

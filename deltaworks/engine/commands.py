@@ -5,44 +5,107 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
-from deltaworks.engine.flow import Flow
-from deltaworks.errors import CommandError, ControlError, DeltaworksError, LeaseLostError
+from deltaworks.engine.detached import Clock
+from deltaworks.engine.flow import Flow, Steps
+from deltaworks.errors import (
+    CommandError,
+    CommitLostError,
+    ControlError,
+    DeltaworksError,
+    ForeignCommitError,
+    LeaseLostError,
+)
 
 log = logging.getLogger("deltaworks.commands")
+KINDS = (
+    "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows", "rebuild",
+)  # fmt: skip
+LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
 Report = Callable[[Mapping[str, Any]], None]
 
 
-def obey(command: Command, *, store: Store, flow: Flow) -> None:
-    """Carry out one command and write its result or its error; only the loss of the lease ends the driver."""
-    log.info("command %s: %s %s", command.id, command.kind, command.table_name)
-    number, epoch = command.id, flow.epoch
+class _CancelledError(Exception):
+    """The order in hand was withdrawn."""
 
-    def report(progress: Mapping[str, Any]) -> None:
+
+class Orders:
+    """Carries out one order at a time, in steps; between two of them micro-batches go on."""
+
+    def __init__(self, store: Store, flow: Flow, *, clock: Clock = time.monotonic) -> None:
+        """Nothing is in hand; `clock` gives seconds."""
+        self.store, self.flow, self.clock = store, flow, clock
+        self.in_hand: Command | None = None
+        self._steps: Steps | None = None
+        self._told: Mapping[str, Any] = {}
+        self._began = self._looked_at = 0.0
+
+    def begin(self, command: Command, spark: SparkSession | None = None) -> None:
+        """Take an order up and do its first step; many have no other.
+
+        `spark`: the driver's session, if it has one; without it all is done from Arrow.
+        """
+        log.info("command %s: %s %s", command.id, command.kind, command.table_name)
+        self.in_hand, self._told = command, {}
+        self._began = self._looked_at = self.clock()
+        self._steps = carry_out(command, self.flow, self._report, spark)
+        self.step()
+
+    def step(self) -> None:
+        """Do the next step of what is in hand; write how it ended when it has.
+
+        Only what says that this process may not go on with its tables is raised.
+        """
+        assert self.in_hand is not None
+        assert self._steps is not None
+        number, epoch = self.in_hand.id, self.flow.epoch
         try:
-            store.report(number, progress, epoch=epoch)
+            self._report(next(self._steps))
+        except StopIteration as done:
+            result = done.value
+            self._end(lambda: self.store.finish(number, result, epoch=epoch))
+        except _CancelledError:
+            self._end(lambda: self.store.cancelled(number, epoch=epoch))
+        except (LeaseLostError, CommitLostError, ForeignCommitError):
+            raise
+        except Exception as error:
+            if not isinstance(error, DeltaworksError):
+                log.exception("command %s failed", number)
+            finding = str(error) if isinstance(error, DeltaworksError) else f"{type(error).__name__}: {error}"
+            self._end(lambda: self.store.fail(number, finding, epoch=epoch))
+
+    def _report(self, progress: Mapping[str, Any]) -> None:
+        """Tell how far it is, and learn whether it is still wanted."""
+        assert self.in_hand is not None
+        now = self.clock()
+        if progress == self._told and now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            found = self.store.report(self.in_hand.id, progress, epoch=self.flow.epoch)
         except LeaseLostError:
             raise
         except ControlError as error:  # the work goes on, somebody just cannot watch it
-            log.warning("command %s: %s", number, error)
+            log.warning("command %s: %s", self.in_hand.id, error)
+            return
+        self._told = progress
+        if found.cancel_asked_at is not None:
+            raise _CancelledError
+        limit = found.timeout_seconds
+        if limit is not None and now - self._began > limit:
+            finding = f"took longer than its {limit:g} s"
+            raise CommandError(f"command {found.id}", finding, "What it has done stays; give the order again to go on")
 
-    def fail(finding: str) -> None:
-        _tell(lambda: store.fail(number, finding, epoch=epoch), flow)
-
-    try:
-        result = _carry_out(command, flow, report)
-    except LeaseLostError:
-        raise
-    except DeltaworksError as error:
-        fail(str(error))
-    except Exception as error:
-        log.exception("command %s failed", number)
-        fail(f"{type(error).__name__}: {error}")
-    else:
-        _tell(lambda: store.finish(number, result, epoch=epoch), flow)
+    def _end(self, end: Callable[[], None]) -> None:
+        if self._steps is not None:
+            self._steps.close()
+        self.in_hand = self._steps = None
+        _tell(end, self.flow)
 
 
 def _tell(end: Callable[[], None], flow: Flow) -> None:
@@ -60,20 +123,37 @@ def _tell(end: Callable[[], None], flow: Flow) -> None:
             return
 
 
-def _carry_out(command: Command, flow: Flow, report: Report) -> dict[str, Any]:
+def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession | None = None) -> Steps:
+    """The steps of an order."""
     match command.kind:
         case "compact":
             table = _table(command, flow)
             for side in flow.sides.get(table.name, {}).values():
                 maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
             return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
+        case "vacuum":
+            table, hours = _table(command, flow), command.arguments.get("hours")
+            hours, readers = maintenance.VACUUM_HOURS if hours is None else int(hours), flow.readers(table.name)
+            found = maintenance.vacuum(table, readers=readers, hours=hours, command=command.id, guard=flow.guard)
+            for side in flow.sides.get(table.name, {}).values():
+                yield {"files": found["files"]}
+                beside = maintenance.vacuum(side, readers={}, hours=hours, command=command.id, guard=flow.guard)
+                found["files"] += beside["files"]
+            return found
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
         case "accept_bad_rows":
             return flow.accept_bad(_table(command, flow).name, command=command.id)
+        case "replay_refused_rows":
+            name, cause = _table(command, flow).name, command.arguments.get("cause")
+            return (yield from flow.replay_refused(name, cause=cause, command=command.id, spark=spark))
+        case "apply_late_rows":
+            return (yield from flow.apply_late(_table(command, flow).name, command=command.id, spark=spark))
+        case "discard_refused_rows":
+            cause = command.arguments.get("cause")
+            return flow.discard_refused(_table(command, flow).name, cause=cause, command=command.id)
         case kind:
-            known = 'Known are "compact", "accept_bad_rows", and "rebuild" of ops.ledger'
-            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", known)
+            raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
 
 
 def _table(command: Command, flow: Flow) -> Any:

@@ -67,6 +67,21 @@ class Committer:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
         self.commit(table, table.schema.empty_table(), entry)
 
+    def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
+        """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""
+        before = table.version
+        self.guard()
+        reached(table.name, entry.kind, "before-commit")
+        try:
+            table.delta.delete(where, commit_properties=table.properties(entry), post_commithook_properties=HOOKS_OFF)
+        except CommitFailedError as error:
+            raise _taken(table.name, before + 1) from error
+        if table.delta.version() == before:
+            self.mark(table, entry)
+            return
+        reached(table.name, entry.kind, "after-commit")
+        table.moved_to(table.delta.version(), entry, brought_rows=True)
+
     def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
         before = table.version
         self.guard()

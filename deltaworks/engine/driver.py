@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import catalog as catalogs
+from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.closing import Closing
-from deltaworks.engine.commands import obey
+from deltaworks.engine.commands import Orders
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import BrokerWitness, Examiner
 from deltaworks.engine.heart import Heart
@@ -41,6 +42,7 @@ from deltaworks.settings import Settings
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
+AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 log = logging.getLogger("deltaworks.driver")
 
@@ -59,6 +61,9 @@ class Driver:
         self.lock = threading.Lock()
         self.stopping = False
         self.failure: Exception | None = None  # of anything under the lock: from then on nothing is committed
+        self._requeued = False  # whether the orders that died with an older owner are queued again
+        self._away_since: float | None = None  # when the control store was first found away
+        self._told_at = 0.0
 
     def run(self) -> int:
         """Run until stopped, drained or superseded; returns the exit code."""
@@ -98,7 +103,7 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
-        self._obey_waiting(flow)
+        self._obey_waiting(spark)
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
@@ -124,16 +129,29 @@ class Driver:
         flow = self._open()
         while not self.store.command(until).finished:
             self._still_ours()
-            command = self.store.take(self.app, epoch=self.ownership.epoch)
+            command = self._take_order()
             if command is None:
                 raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
-            obey(command, store=self.store, flow=flow)
+            self.orders.begin(command)
+            while self.orders.in_hand is not None:
+                self._still_ours()
+                flow.take_slice(str(command.table_name), None)
+                self.orders.step()
 
-    def _obey_waiting(self, flow: Flow) -> None:
-        """Carry out what was ordered while nobody owned the app: it may be what lets the first batch through."""
-        while (command := self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))) is not None:
+    def _obey_waiting(self, spark: SparkSession) -> None:
+        """Begin what was ordered while nobody owned the app: it may be what lets the first batch through."""
+        while self.orders.in_hand is None and self._obey(spark):
             self._still_ours()
-            obey(command, store=self.store, flow=flow)
+
+    def _obey(self, spark: SparkSession) -> bool:
+        """Do one step of the order in hand, or of the next one; False when there is none."""
+        if self.orders.in_hand is not None:
+            self.orders.step()
+            return True
+        command = self._ask(self._take_order)
+        if command is not None:
+            self.orders.begin(command, spark)
+        return command is not None
 
     def _open(self) -> Flow:
         """Open the app's tables and fence older owners out."""
@@ -145,8 +163,16 @@ class Driver:
             guard=self.ownership.guard,
         )
         self.flow.fence()
-        self.store.requeue_running(self.app, self.ownership.epoch)  # what died with an older owner is done again
+        self.orders = Orders(self.store, self.flow)
         return self.flow
+
+    def _take_order(self) -> Command | None:
+        """The next order; what died with an older owner is done again."""
+        epoch = self.ownership.epoch
+        if not self._requeued:
+            self.store.requeue_running(self.app, epoch)
+            self._requeued = True
+        return self.store.take(self.app, epoch=epoch)
 
     def _start(self, spark: SparkSession, flow: Flow, broker: Broker) -> StreamingQuery:
         starts = flow.begin(broker.edges(flow.topics))
@@ -180,7 +206,7 @@ class Driver:
             self._still_ours()
             closing.announce()
             self._between_batches(spark)
-            if ended and not self._behind():
+            if ended and not self._behind() and self.orders.in_hand is None:
                 return
             if self._desired_stopped():
                 log.info("the desired state is stopped: draining")
@@ -211,9 +237,7 @@ class Driver:
             if self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
-            command = self._ask(lambda: self.store.take(self.app, epoch=self.ownership.epoch))
-            if command is not None:
-                obey(command, store=self.store, flow=self.flow)
+            self._obey(spark)
         except Exception as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise
@@ -231,14 +255,23 @@ class Driver:
         return app is not None and app.desired == "stopped"
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """An answer of the control store, None while it is away."""
+        """An answer of the control store, None while it is away, which is told now and then."""
+        now = time.monotonic()
         try:
-            return question()
+            answer = question()
         except LeaseLostError:
             raise
         except ControlError as error:
-            log.warning("%s", error)
+            if self._away_since is None:
+                self._away_since, self._told_at = now, now - AWAY_SECONDS
+            if now - self._told_at >= AWAY_SECONDS:
+                log.warning("%s", error)
+                self._told_at = now
             return None
+        if self._away_since is not None:
+            log.info("the control store is back after %.0f s", now - self._away_since)
+            self._away_since = None
+        return answer
 
 
 def _remove(folder: Path) -> None:

@@ -5,10 +5,29 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-Kind = Literal["create", "fence", "batch", "compact", "redo", "gaps", "accept", "widen"]
-ROW_KINDS: frozenset[str] = frozenset({"batch"})
+Kind = Literal[
+    "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
+    "widen", "vacuum",
+]  # fmt: skip
+ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
 Offsets = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """An ingest batch that brings no row to bronze: refused rows of a table are judged again in its turn.
+
+    `table`: whose. `after`, `upto`: they were first read in ingest batches (after, upto]. `cause`: only those that were
+    refused for it. `command`: who ordered it. `seq`: the ingest batch itself.
+    """
+
+    table: str
+    after: int
+    upto: int
+    command: int
+    seq: int
+    cause: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +44,8 @@ class Position:
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
     after it, has to be looked at beside what is there.
     `strays`: undeclared fields that records had so far.
+    `replays`: bronze only, those that their table may not have taken yet.
+    `applied`: (how often, how many) rows that came too late were used after all.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -38,6 +59,8 @@ class Position:
     truncated: str | None = None
     newest: str | None = None
     strays: tuple[str, ...] = ()
+    replays: tuple[Replay, ...] = ()
+    applied: tuple[int, int] | None = None
     mark: int | None = None
 
 
@@ -92,6 +115,8 @@ class Entry:
     """Per warning of the suite the rows of this commit that break it."""
     accepted: int = 0
     """Ingest batches up to this one may have bad rows beyond `bad_rows_max`: somebody accepted them."""
+    claimed: tuple[int, int] | None = None
+    """Of a quarantine: (ingest batch, rows) that are on their way to the table; in each entry until it has them."""
     command: int | None = None
     format: int = FORMAT
 
@@ -109,8 +134,13 @@ class Entry:
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             position = raw.get("position", {})
-            values["position"] = Position(**{**position, "strays": tuple(position.get("strays", ()))})
+            replays = tuple(Replay(**one) for one in position.get("replays", ()))
+            strays = tuple(position.get("strays", ()))
+            applied = tuple(position["applied"]) if "applied" in position else None
+            position = {**position, "strays": strays, "replays": replays, "applied": applied}
+            values["position"] = Position(**position)
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
+            values["claimed"] = tuple(raw["claimed"]) if "claimed" in raw else None
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)

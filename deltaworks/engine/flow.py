@@ -5,7 +5,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,9 +19,8 @@ from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
-from deltaworks.engine.points import reached
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
@@ -29,9 +28,10 @@ from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.history import HistoryWriter
-from deltaworks.engine.writers.late_rows import LATE_SYSTEM
+from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE, OverBronze
+from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
@@ -41,6 +41,8 @@ from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
+Steps = Generator[Mapping[str, int], None, dict[str, int]]
+"""An order's way in short steps: each yields how far it is; what it returns is the result."""
 _SYSTEM: dict[type[KeptAs], pa.Schema] = {
     Append: append.SYSTEM,
     Latest: latest.SYSTEM,
@@ -169,7 +171,8 @@ class Flow:
             sides[suffix].reopen()
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=_addable(rows_of))
+            addable = DECIDED if suffix == "quarantine" else _addable(rows_of) | LATE_ADDED
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable)
         return sides[suffix]
 
     def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:
@@ -196,6 +199,9 @@ class Flow:
         for name, sides in self.sides.items():
             self._refuse_new_sides(name, sides)
             self._roll_back_sides(name)
+        for writer in self.writers:
+            if isinstance(writer, OverBronze):
+                writer.release(committer)
 
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
@@ -226,19 +232,7 @@ class Flow:
         if far <= beyond:
             return
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
-        self.guard()
-        reached(side.name, entry.kind, "before-commit")
-        before = side.version
-        side.delta.delete(
-            f"{column} > {beyond}",
-            commit_properties=side.properties(entry),
-            post_commithook_properties=HOOKS_OFF,
-        )
-        if side.delta.version() == before:
-            self._committer(None).mark(side, entry)
-        else:
-            reached(side.name, entry.kind, "after-commit")
-            side.moved_to(side.delta.version(), entry, brought_rows=True)
+        self._committer(None).delete(side, f"{column} > {beyond}", entry)
 
     def tables(self) -> Iterator[OwnedTable]:
         """Every table of the app, side tables and the copy of the entries included."""
@@ -311,18 +305,148 @@ class Flow:
 
     def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
         """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""
-        writer = next((one for one in self.writers if one.declared.name == name), None)
-        if not isinstance(writer, OverBronze):
-            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        writer = self._parsing(name, command)
         upto = writer.source.table.entry.ingest_seq
         self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
         return {"batches_up_to": upto}
 
+    def replay_refused(self, name: str, *, cause: str | None, command: int, spark: SparkSession | None) -> Steps:
+        """Judge a table's refused rows again, those of one cause or all; the result says where they went.
+
+        The steps order it; the table does it when its turn comes, and tables over it take what comes of that in
+        theirs. Given again after a crash the result tells all of it.
+        """
+        writer = self._parsing(name, command)
+        much = writer.table.bytes() + writer.deleted.bytes() if isinstance(writer, HistoryWriter) else 0
+        if spark is None and much > self.settings.arrow_bytes_max:
+            finding = f"{name} is too large for an owner without Spark"
+            raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
+        raw = next(one for one in self.bronze if one.table is writer.source.table)
+        begun = [one.seq for one in raw.table.entry.position.replays if one.command == command]
+        yield from self._passed(name, max(begun, default=0), command, {})
+        aside = Quarantine(writer.quarantine)
+        if cause is not None and not begun and cause not in (there := aside.causes()):
+            known = ", ".join(sorted(there)) or "there are no undecided rows"
+            raise CommandError(
+                f"command {command}", f"{name} has refused nothing for {cause!r}", f"Causes are: {known}"
+            )
+        pieces = aside.pieces(cause=cause)
+        progress = {"done": 0, "total": sum(rows for *_, rows in pieces)}
+        for after, upto, rows in pieces:
+            taken = {one.declared.name: one.after for one in self.writers if isinstance(one, OverBronze)}
+            seq = raw.replay(
+                name, self._committer(None), after=after, upto=upto, cause=cause, command=command, taken=taken
+            )
+            yield from self._passed(name, seq, command, progress)
+            progress = {**progress, "done": progress["done"] + rows}
+        found = self._replayed(raw, name, command)
+        still = sum(rows for *_, rows in aside.pieces(cause=cause))
+        return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
+                "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
+
+    def _replayed(self, raw: RawWriter, name: str, command: int) -> Counts:
+        """What a command's ingest batches have done to the table so far, by its entries."""
+        first = min((one.seq for one in raw.table.entry.position.replays if one.command == command), default=None)
+        found = Counts()
+        if first is None:
+            return found
+        for commit in self.inputs[name].table.commits_backwards():
+            if commit.entry is None or commit.entry.ingest_seq < first:
+                break
+            if commit.entry.kind == "replay" and commit.entry.command == command:
+                found += commit.entry.counts
+        return found
+
+    def apply_late(self, name: str, *, command: int, spark: SparkSession | None, only: set[str] | None = None) -> Steps:
+        """Use rows that came too late for a table and were set aside; how many were by this command.
+
+        `only`: none but those with these coordinates. Given again after a crash the result tells all of it.
+        """
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, AggregateWriter | StatefulWriter) or writer.used is None:
+            finding = f"{name} sets no late rows aside"
+            raise CommandError(f"command {command}", finding, "Name a table whose late= is side_output(...)")
+        if spark is None:
+            finding = f"{name} is computed by a transform, which an owner without Spark cannot run"
+            raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
+        total, done = writer.used.open().num_rows, 0
+        while True:
+            writer = next(one for one in self.writers if one.declared.name == name)  # it may have been opened anew
+            assert isinstance(writer, AggregateWriter | StatefulWriter)
+            assert writer.used is not None
+            if name in self.detached:
+                finding = f"{name} is set aside: {self.detached.tables[name].error}"
+                raise CommandError(f"command {command}", finding, "Mend it and give the order again")
+            committer = self._committer(spark)
+            try:
+                rows = writer.used.claim(committer, command=command, only=only)
+                if not rows.num_rows:
+                    break
+                counts = writer.use_late(spark, committer, rows, command=command)
+            except Exception as error:  # what it remembers may not be what is committed
+                self.detached.failed(name, error)
+                raise
+            self._note(writer, Turn(table=name, counts=counts))
+            done += rows.num_rows
+            yield {"done": done, "total": total}
+        return {"used": self._used(name, command)}
+
+    def _used(self, name: str, command: int) -> int:
+        """How many late rows this command has used so far, by the table's entries."""
+        used, first = 0, 0
+        for commit in self.inputs[name].table.commits_backwards():
+            if commit.entry is None or commit.entry.position.applied is None:
+                break
+            use, _ = commit.entry.position.applied
+            if commit.entry.kind == "late" and commit.entry.command == command:
+                used, first = used + commit.entry.counts.taken, use
+            elif use < first:
+                break
+        return used
+
+    def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+        """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is set aside."""
+        while self._parsing(name, command).after < seq:
+            if name in self.detached:
+                finding = f"{name} is set aside: {self.detached.tables[name].error}"
+                raise CommandError(f"command {command}", finding, "Mend it; what was begun goes on with it")
+            yield progress
+
+    def take_slice(self, name: str, spark: SparkSession | None) -> None:
+        """Let one table alone take its slice, as in a turn."""
+        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
+        self._take(at, spark, self._committer(spark))
+        for source in self.inputs.values():
+            source.fresh = None
+
+    def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
+        """Decide that a table's refused rows stay out, those of one cause or all."""
+        side = Quarantine(self._parsing(name, command).quarantine)
+        return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
+
+    def readers(self, name: str) -> dict[str, int]:
+        """The tables that read the versions of a table, and the last one that each has taken in full."""
+        return {
+            writer.declared.name: writer.progress.position.versions.get(name, 0)
+            for writer in self.writers
+            if not isinstance(writer, OverBronze) and name in writer.declared.inputs
+        }
+
+    def _parsing(self, name: str, command: int) -> OverBronze:
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, OverBronze):
+            raise CommandError(f"command {command}", f"{name} sets no rows aside", "Name a table that parses")
+        return writer
+
     def behind(self) -> bool:
         """Whether some table that is not set aside has not yet taken what its inputs have."""
-        return any(writer.behind() for writer in self.writers if not self.detached.waits(writer.declared.name))
+        return any(
+            writer.behind() or writer.declared.name in self.detached  # it is opened anew, whatever there is to take
+            for writer in self.writers
+            if not self.detached.waits(writer.declared.name)
+        )
 
-    def _take(self, at: int, spark: SparkSession, committer: Committer) -> None:
+    def _take(self, at: int, spark: SparkSession | None, committer: Committer) -> None:
         """Let one table take its slice; one that fails by its own fault is set aside."""
         writer = self.writers[at]
         name = writer.declared.name
@@ -332,7 +456,9 @@ class Flow:
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
-            turn = writer.take(spark, committer)
+                if isinstance(writer, OverBronze):
+                    writer.release(committer)
+            turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
         except Exception as error:
             if not self.detaches or not is_tables_own(error, writer.declared.transform):
                 raise
@@ -380,7 +506,8 @@ class Flow:
         if turn is None:
             return 0
         self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
-        if turn.counts.read > turn.counts.not_mine:  # a position that is only remembered is no commit
+        # a position that is only remembered is no commit; what is judged again was read before
+        if turn.counts.read > turn.counts.not_mine or turn.counts.refused < 0 or turn.counts.late < 0:
             self.pulse.last_commit_at = time.time()
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)

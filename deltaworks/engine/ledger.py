@@ -219,11 +219,15 @@ class Ledger:
         if ends is not None and not standing.rows <= totals.taken <= standing.rows + ends.rows:
             yield f"{totals.taken} changes taken, {standing.rows} states and {ends.rows} ends present"
         side = self._standing.get(f"{declared.name}__quarantine")
-        if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq and side.rows != totals.refused:
-            yield f"{totals.refused} rows refused, {side.rows} set aside"
+        if side is not None and side.entry.ingest_seq <= standing.entry.ingest_seq:
+            seq, claimed = side.entry.claimed or (0, 0)
+            rows = side.rows - (claimed if seq <= standing.entry.ingest_seq else 0)  # taken, soon released
+            if rows != totals.refused:
+                yield f"{totals.refused} rows refused, {rows} set aside"
         late = self._standing.get(f"{declared.name}__late")
-        if late is not None and _version(late) <= _version(standing) and late.rows > totals.late:
-            yield f"{totals.late} rows late, {late.rows} set aside"
+        used = (standing.entry.position.applied or (0, 0))[1]
+        if late is not None and _version(late) <= _version(standing) and late.rows - used > totals.late:
+            yield f"{totals.late} rows late, {late.rows - used} set aside"
         for name, batch in standing.entry.position.batches.items():
             source = self._standing.get(name)
             if source is None:

@@ -5,13 +5,16 @@ mark(k-1) less its own event time. Batches are walked in order, however many com
 depend on how reads were cut.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from deltaworks.engine.entry import Entry
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,52 @@ def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
     return Walk(before, tuple(raised), mark)
 
 
-def stamp_arrow(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
-    """The rows with `_late_by` in microseconds, 0 for what is in time; `rows` has `_seq`."""
-    times = rows[event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    batches = pa.table({"seq": rows["_seq"], "time": times}).group_by("seq").aggregate([("time", "max")])
-    found = walk(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True), mark)
-    order = pa.array(found.before.keys(), pa.int64())
-    before = pa.array(found.before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
-    behind = pc.subtract(before, times)
+def walk_as_recorded(batches: Iterable[int], mark: int | None, marks: Sequence[tuple[int, int]]) -> Walk:
+    """The same walk as it was done once: `marks` has every ingest batch that raised the mark, and to what, in order.
+
+    What was refused then, and would pass now, does not move them.
+    """
+    order, heights = [seq for seq, _ in marks], [mark for _, mark in marks]
+    before = {seq: heights[at - 1] if (at := bisect_left(order, seq)) else None for seq in batches}
+    last = bisect_right(order, max(before, default=0))
+    return Walk(before, (), heights[last - 1] if last else mark)
+
+
+def highest_in(rows: pa.Table, event_time: str) -> list[tuple[int, int | None]]:
+    """Each ingest batch of the rows with its highest event time in microseconds; `rows` has `_seq`."""
+    batches = pa.table({"seq": rows["_seq"], "time": _micros(rows, event_time)})
+    batches = batches.group_by("seq").aggregate([("time", "max")])
+    return list(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True))
+
+
+def late_by(rows: pa.Table, event_time: str, before: Mapping[int, int | None]) -> pa.Table:
+    """The rows with `_late_by` in microseconds, 0 for what is in time, by the mark before the ingest batch of each."""
+    order = pa.array(before.keys(), pa.int64())
+    marks = pa.array(before.values(), pa.int64()).take(pc.index_in(rows["_seq"], order))
+    behind = pc.subtract(marks, _micros(rows, event_time))
     late = pc.if_else(pc.greater(behind, 0), behind, 0)
-    return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64())), found
+    return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64()))
+
+
+def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[int, int | None]:
+    """The mark before each of these ingest batches, as a table's entries say, newest first; None where there was none.
+
+    A mark is never computed again: what was refused then would move it now.
+    """
+    wanted = set(batches)
+    if not wanted:
+        return {}
+    oldest = min(wanted)
+    raised: list[tuple[int, int]] = []
+    for entry in entries:
+        raised += () if entry is None else entry.marks
+        if entry is not None and entry.marks and entry.marks[0][0] < oldest:
+            break
+    return {seq: max((mark for at, mark in raised if at < seq), default=None) for seq in wanted}
+
+
+def _micros(rows: pa.Table, event_time: str) -> pa.ChunkedArray:
+    return rows[event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
 
 
 def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:
@@ -59,6 +98,6 @@ def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:
 
 
 def highest_of(rows: DataFrame, event_time: str) -> list[tuple[int, int | None]]:
-    """Each ingest batch of the rows with its highest event time in microseconds."""
+    """The same as `highest_in` for rows that are too many to collect."""
     found = rows.groupBy("_seq").agg(F.max(F.unix_micros(F.col(event_time).cast("timestamp")))).collect()
     return [(seq, high) for seq, high in found]

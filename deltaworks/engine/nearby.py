@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.stretches import Stretches, times
+from deltaworks.engine.writers.late_rows import LateRows
 
 SPANS_LISTED_MAX = 50
 """More spans than this are read as one: each is a condition on every row."""
@@ -29,18 +30,33 @@ class TooMuchError(Exception):
 class Nearby:
     """Rows of one input, as a table with these columns sees them."""
 
-    def __init__(self, table: OwnedTable, *, time: str, columns: list[str], late_max: int | None, keep: int) -> None:
+    def __init__(
+        self,
+        table: OwnedTable,
+        *,
+        time: str,
+        columns: list[str],
+        late_max: int | None,
+        keep: int,
+        late: LateRows | None = None,
+    ) -> None:
         """Know nothing yet; memory begins `keep` microseconds before what is asked for first.
 
-        Rows that are later than `late_max` microseconds are left out (None: none are).
+        Rows that are later than `late_max` microseconds are left out (None: none are), unless they are used in `late`.
         """
         self.table, self.time, self.columns, self.late_max, self.keep = table, time, columns, late_max, keep
+        self.late = late
         self.forget()
 
     def forget(self) -> None:
         """Read from the table again at the next batch."""
         self._rows: pa.Table | None = None
         self._since = self._upto = 0
+
+    def begin(self, new: pa.Table) -> None:
+        """A batch begins that brings these rows; those of earlier ingest batches are not looked for in memory."""
+        if self._rows is not None and new.num_rows and pc.min(new["_seq"]).as_py() <= self._upto:
+            self.forget()  # they were refused then, or came too late, or belong to a batch that failed
 
     def rows(self, near: Stretches, new: pa.Table, *, seq: int, bytes_max: int) -> pa.Table:
         """The rows in the stretches, of the ingest batches up to `seq`; `new` are those of the batch in hand.
@@ -67,7 +83,7 @@ class Nearby:
         return found.select(self.columns)
 
     def _add(self, new: pa.Table, seq: int) -> None:
-        """Take up what is not there yet: a batch that failed comes again."""
+        """Take up the rows of the batch in hand that are not there yet."""
         assert self._rows is not None
         fresh = new.select([*self.columns, "_seq"]).filter(pc.greater(new["_seq"], self._upto))
         fresh = fresh.filter(pa.array(times(fresh, self.time) >= self._since))
@@ -98,7 +114,11 @@ class Nearby:
         where = reduce(lambda one, other: one | other, wanted) & (ds.field("_seq") <= seq)
         if self.late_max is not None:
             where &= ds.field("_late_by") <= self.late_max
-        return self.table.read([*self.columns, "_seq"], where=where)
+        rows = self.table.read([*self.columns, "_seq"], where=where)
+        if self.late is not None:
+            late = self.late.used(self.columns, where=reduce(lambda one, other: one | other, wanted))
+            rows = pa.concat_tables([rows, late.append_column("_seq", pa.array([0] * late.num_rows, pa.int64()))])
+        return rows
 
     def _empty(self) -> pa.Table:
         return pa.schema([self.table.schema.field(name) for name in self.columns]).empty_table()

@@ -14,8 +14,9 @@ import pyarrow as pa
 from deltaworks.engine.parsing.bronze import Chunk, chunks
 from deltaworks.engine.parsing.debezium import DebeziumParser
 from deltaworks.engine.parsing.json import JsonParser
+from deltaworks.engine.parsing.poison import isolated
 from deltaworks.engine.parsing.ruled import WARNED, ruled
-from deltaworks.engine.parsing.sheet import SYSTEM, schema_of
+from deltaworks.engine.parsing.sheet import SYSTEM, Sheet, schema_of
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import arrow_type
 from deltaworks.errors import DeclarationError
@@ -53,7 +54,8 @@ class Parser:
     def parse(self, bronze: pa.Table | pa.RecordBatch) -> pa.Table:
         """One row for each row of bronze, in its order; what does not fit is a row of kind `refused`.
 
-        However bronze is cut into batches, the rows are the same. Raises nothing about the data.
+        However bronze is cut into batches, the rows are the same. Raises nothing about the data, unless many rows of a
+        chunk crash it.
         """
         return pa.Table.from_batches([self._batch(chunk) for chunk in chunks(bronze)], schema=self.schema)
 
@@ -64,7 +66,21 @@ class Parser:
                 yield self._batch(chunk)
 
     def _batch(self, chunk: Chunk) -> pa.RecordBatch:
+        try:
+            return self._judged(chunk)
+        except (MemoryError, OSError):  # the machine's fault
+            raise
+        except Exception as error:  # noqa: BLE001  # nothing is known that raises: whatever it is, it is the rows'
+            return isolated(chunk, self._judged, self._refused, error)
+
+    def _judged(self, chunk: Chunk) -> pa.RecordBatch:
         return ruled(self._way.batch(chunk), chunk, self.rules)
+
+    def _refused(self, chunk: Chunk, reason: str) -> pa.RecordBatch:
+        sheet = Sheet.of(chunk)
+        for place in range(len(chunk)):
+            sheet.refuse(place, reason)
+        return ruled(sheet.batch(self._way.converters, (), pa.nulls(len(chunk), pa.string())), chunk, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""

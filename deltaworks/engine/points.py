@@ -1,7 +1,7 @@
 """Crash points: the steps of a micro-batch have names, and a process can be told to die at one of them.
 
 A point is `<table>.<act>.<step>`, such as `silver.orders.batch.after-commit`: the act is the kind of the ledger entry
-that is being committed (create, fence, batch, redo, compact), a log checkpoint or the settling of a position; the
+that is being committed (`entry.Kind`), a log checkpoint or the settling of a position; the
 step is where in it the process stands. Two points lie next to each other where nothing on disk changes between them.
 
 Nothing happens at a point unless somebody listens: a test, or the setting `fail_at`.

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
+from deltaworks.errors import LakeError
 
 PACKED = 8
 """Parquet holds about this many times its size as Arrow: the bound on files is the bound on memory over this."""
@@ -23,18 +24,24 @@ class Slice:
     rows: pa.Table | DataFrame
 
 
-def batches(spark: SparkSession, source: Input, *, after: int, bytes_max: int) -> Slice | None:
-    """The next ingest batches of a bronze table beyond `after`; None when there are none."""
-    bronze = source.table
-    upto = bronze.entry.ingest_seq
+def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max: int, last: int) -> Slice | None:
+    """The next ingest batches of a bronze table beyond `after`, up to `last`; None when there are none.
+
+    Raises LakeError where they are too large for Arrow, and there is no session.
+    """
+    bronze, upto = source.table, last
     if after >= upto:
         return None
     fresh = source.fresh
     if fresh is not None and fresh.after == after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)
-    upto, size = _next_batches(bronze, after, bytes_max // PACKED)
+    upto, size = _next_batches(bronze, after, upto, bytes_max // PACKED)
     if size <= bytes_max // PACKED:
         return Slice(upto=upto, rows=bronze.read(where=(ds.field("_seq") > after) & (ds.field("_seq") <= upto)))
+    if spark is None:
+        raise LakeError(
+            bronze.name, f"has {size:,} bytes that were not taken yet", "Start the app, then order it again"
+        )
     rows = spark.read.format("delta").load(str(bronze.path)).where(F.col("_seq").between(after + 1, upto))
     return Slice(upto=upto, rows=rows)
 
@@ -58,15 +65,15 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
     return Slice(upto=end, rows=rows)
 
 
-def _next_batches(bronze: OwnedTable, after: int, size_max: int) -> tuple[int, int]:
-    """Last ingest batch of the next slice and the bytes of its files; files are taken whole."""
+def _next_batches(bronze: OwnedTable, after: int, last: int, size_max: int) -> tuple[int, int]:
+    """Last ingest batch of the next slice, `last` at most, and the bytes of the files that have its rows."""
     actions = pa.table(bronze.delta.get_add_actions(flatten=True)).select(["min._seq", "max._seq", "size_bytes"])
     files = sorted((low, high, size) for low, high, size in zip(*(c.to_pylist() for c in actions), strict=True))
     upto, size = after, 0
     for low, high, file_size in files:
-        if high <= after:
+        if high <= after or low > last:
             continue
         if low > upto > after and size + file_size > size_max:
-            break
-        upto, size = max(upto, high), size + file_size
-    return upto, size
+            return upto, size
+        upto, size = min(max(upto, high), last), size + file_size
+    return last, size  # the last ones may have brought no row

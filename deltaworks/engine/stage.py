@@ -35,6 +35,11 @@ class Stage:
         self._followed: int | None = None
         self._shown: set[str] = set()
 
+    def renew(self) -> None:
+        """Begin a new one: what this one shows may not be there any more."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._begin()
+
     def follow(self, version: int, *, files: Iterable[str] = ()) -> None:
         """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
         log = self.path / _LOG

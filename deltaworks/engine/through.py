@@ -110,12 +110,12 @@ class Lineage:
             return position.offsets, []
         ways = [self._batch(bronze, seq) for bronze, seq in position.batches.items()]
         for source, taken in position.versions.items():
-            offsets, missing = self._at(source, self._as_good_as(source, taken))
+            offsets, missing = self._at(source, self.as_good_as(source, taken))
             unknown += missing
             ways += [] if missing and not offsets else [offsets]
         return _common(ways), unknown
 
-    def _as_good_as(self, table: str, version: int) -> int:
+    def as_good_as(self, table: str, version: int) -> int:
         """The last version with the same rows: who has taken this one lacks nothing of that one."""
         while (after := self._log(table, version + 1)) is not None and after.entry is not None and not after.changes:
             version += 1

@@ -170,5 +170,5 @@ class _Order:
 
     def _withdraw(self, found: Command | None) -> None:
         if found is not None:
-            with suppress(CommandError):  # it was taken a moment ago: then it runs to its end
-                self._store.cancel(found.id)
+            with suppress(CommandError):  # it has just ended
+                self._store.cancel(found.id, by=self._by)

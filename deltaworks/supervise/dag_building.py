@@ -20,6 +20,7 @@ from deltaworks.supervise.stream import StreamOperator
 # fixed: without a start date a continuous DAG runs once and never again (Airflow 3.3.2)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MAINTAIN_EVERY = "*/10 * * * *"
+VACUUM_EVERY = "@daily"
 
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
@@ -35,11 +36,19 @@ def stream_dags(settings: Settings) -> Iterator[DAG]:
 
 
 def maintenance_dags(settings: Settings) -> Iterator[DAG]:
-    """One DAG per app that has its tables compacted; raises DeclarationError while a table is wrong."""
+    """Per app the DAGs that keep its tables in order; raises DeclarationError while a table is wrong."""
     catalog = load(settings.project)
     for app in catalog.apps:
         if _wanted(f"maintain__{app}"):
-            yield _maintenance_dag(settings, app, catalog)
+            yield _orders_dag(
+                f"maintain__{app}", settings, app, catalog, kind="compact", schedule=MAINTAIN_EVERY,
+                does=f"Compacts the small files of {app}'s tables, through its driver",
+            )  # fmt: skip
+        if _wanted(f"vacuum__{app}"):
+            yield _orders_dag(
+                f"vacuum__{app}", settings, app, catalog, kind="vacuum", schedule=VACUUM_EVERY,
+                does=f"Deletes files of {app}'s tables that only versions of more than a week ago have",
+            )  # fmt: skip
 
 
 def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: str) -> DAG:
@@ -61,24 +70,26 @@ def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: 
     return dag
 
 
-def _maintenance_dag(settings: Settings, app: str, catalog: Catalog) -> DAG:
+def _orders_dag(
+    dag_id: str, settings: Settings, app: str, catalog: Catalog, *, kind: str, schedule: str, does: str
+) -> DAG:
     with (
         DAG(
-            f"maintain__{app}",
-            description=f"Compacts the small files of {app}'s tables, through its driver",
-            doc_md=f"Sends `compact` to the driver of **{app}** for each table and waits for its end.\n\n"
-            "Skipped while the app is stopped. By hand: `deltaworks compact TABLE`.",
-            schedule=MAINTAIN_EVERY,
+            dag_id,
+            description=does,
+            doc_md=f"Sends `{kind}` to the driver of **{app}** for each table and waits for its end.\n\n"
+            f"Skipped while the app is stopped. By hand: `deltaworks {kind} TABLE`.",
+            schedule=schedule,
             start_date=START,
             catchup=False,
             max_active_runs=1,
             is_paused_upon_creation=False,
             tags=["deltaworks", "maintenance"],
         ) as dag,
-        TaskGroup("compact"),
+        TaskGroup(kind),
     ):
         for table in sorted(catalog.app(app), key=lambda table: table.name):
-            CommandOperator(task_id=table.name, app=app, table=table.name, kind="compact", project=settings.project)
+            CommandOperator(task_id=table.name, app=app, table=table.name, kind=kind, project=settings.project)
     return dag
 
 

@@ -178,4 +178,5 @@ def _kill(
 def _told(outcome: Outcome) -> str:
     fresh = outcome.fresh.seconds
     when = "not fresh again" if fresh is None else f"gold fresh again after {fresh:.1f} s"
+    when += ", not all back" if outcome.back_seconds is None else f", all back after {outcome.back_seconds:.1f} s"
     return f"killed {outcome.victim} ({outcome.victim.process}, pid {outcome.pid}): {when}"

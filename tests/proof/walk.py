@@ -19,11 +19,12 @@ from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.points import Listener, listening
 from deltaworks.settings import Settings
-from tests.flows import Crash, Log, Owner
+from tests.flows import Crash, Log, Owner, carry_out
 from tests.proof.workloads import Workload
 
-STEPS = {"open": (0,), "stream": (1, 2), "quiet": (3,), "tend": ()}
-"""The batches that a step brings; `tend` compacts every table and writes its log's checkpoint."""
+STEPS = {"open": (0,), "stream": (1, 2), "quiet": (3,), "orders": (), "tend": ()}
+"""The batches that a step brings; `orders` has the owner carry some out, `tend` compacts every table and writes its
+log's checkpoint."""
 _EPOCHS = 100  # more than any step has owners
 Lake = dict[str, list[str]]
 
@@ -60,11 +61,11 @@ class Walk:
         """Draw the rows."""
         self.batches = self.workload.batches(Random(self.seed))
         self.settings = self.workload.settings(self.folder)
-        self.catalog = catalog.load(self.settings.project)
+        self.catalog = catalog.load(self.workload.mended(self.settings).project)
 
     def begin(self) -> list[Finding]:
         """Run all steps in peace, keep the lake that each begins with; what the checker finds at the end."""
-        for step in STEPS:
+        for step in STEPS if self.workload.orders else [step for step in STEPS if step != "orders"]:
             if self.settings.lake.exists():
                 shutil.copytree(self.settings.lake, self.kept(step))
             self.reached[step] = Counter()
@@ -136,7 +137,9 @@ class Walk:
         With `owners_before` some have died in it already: the broker has all its batches.
         """
         log, waiting = Log(), list(STEPS[step])
-        ends = len(self.batches) if step == "tend" else STEPS[step][0]
+        ends = STEPS[step][0] if STEPS[step] else len(self.batches)
+        if not STEPS[step]:
+            settings = self.workload.mended(settings)
         for records in self.batches[:ends]:
             log.send(records)
             log.batch()
@@ -148,18 +151,21 @@ class Walk:
             try:
                 if owners_before:
                     self._send(log, waiting)
-                self._own(Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch), log, waiting)
+                owner = Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch)
+                self._own(owner, log, waiting, step)
             except Crash:
                 continue
             return
 
-    def _own(self, owner: Owner, log: Log, waiting: list[int]) -> None:
+    def _own(self, owner: Owner, log: Log, waiting: list[int], step: str) -> None:
         owner.catch_up(log)
         while waiting:
             log.send(self.batches[waiting.pop(0)])
             owner.take(log.batch())
+        for order in self.workload.orders if step == "orders" else ():
+            carry_out(owner, order)
         owner.flow.settle()
-        if owner.flow.epoch > _EPOCHS * len(STEPS):
+        if step == "tend":
             for table in owner.flow.tables():
                 maintenance.compact(table, command=1, guard=owner.flow.guard, report=lambda _: None)
                 table.checkpoint()

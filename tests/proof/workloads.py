@@ -7,7 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+from deltaworks.control.commands import Command
 from deltaworks.settings import ROOT, Settings
+from tests.broken_rules import command
 from tests.flows import START, Record
 from tests.shop_rows import broken, change, random_changes, random_views, view
 from tests.tiny_project import Project
@@ -35,6 +37,10 @@ class Workload:
     settings: Callable[[Path], Settings]
     batches: Callable[[Random], Batches]
     constants: tuple[Constant, ...] = ()
+    orders: tuple[Command, ...] = ()
+    """What the owner is ordered to do in the end."""
+    mended: Callable[[Settings], Settings] = lambda settings: settings
+    """The same project with its rules mended, for those orders and what comes after."""
 
 
 def _shop(folder: Path) -> Settings:
@@ -50,7 +56,15 @@ def _tiny(folder: Path) -> Settings:
         copy.edit(declared, "late=correct(after=hours(1))", "late=side_output(after=hours(1))")
         copy.edit(declared, "aggregate, correct, greatest", "aggregate, greatest")
         copy.edit(declared, "hours, least", "hours, least, side_output")
+        copy.edit("expectations/silver/notes.yml", *_WRONG_RULE)
     return Settings.load(made, environment={}, data=folder)
+
+
+def _mended(settings: Settings) -> Settings:
+    made = settings.project.with_name("mended")
+    if not made.exists():
+        Project(made, of=settings.project).edit("expectations/silver/notes.yml", *reversed(_WRONG_RULE))
+    return settings.changed(project=made)
 
 
 def _views(chance: Random) -> Batches:
@@ -71,6 +85,7 @@ def _changes(chance: Random) -> Batches:
 _AT = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 _ORDER = {"customer_id": 1, "status": "placed", "amount": "1.00", "placed_at": _AT, "updated_at": _AT}
 _MEMBERS = 12
+_WRONG_RULE = ("min_value: 0}", "min_value: 0, max_value: 5}")
 
 
 def _letters(chance: Random) -> Batches:
@@ -112,5 +127,12 @@ WORKLOADS = (
         settings=_tiny,
         batches=_letters,
         constants=(Constant(table="gold.members_per_city", sum="sum(dues)"),),
+        orders=(
+            command("replay_refused_rows", "silver.notes", number=1),
+            command("discard_refused_rows", "silver.notes", number=2),
+            command("apply_late_rows", "gold.notes_per_day", number=3),
+            command("vacuum", "silver.notes", number=4, hours=0),
+        ),
+        mended=_mended,
     ),
 )

@@ -365,11 +365,49 @@ def test_run_becomes_the_driver(project: Settings) -> None:
     assert done.stdout.strip() == f"drained {script}"
 
 
-def test_order_to_accept_bad_rows_reaches_the_owner(project: Settings, own: Store) -> None:
-    """Under the kind that the owner knows, with who and why."""
-    with driver(project, lambda store, number: store.finish(number, {"batches_up_to": 3})):
-        result = call("quarantine", "accept", "silver.orders", "--by", "ann")
+@pytest.mark.parametrize(
+    ("words", "kind", "arguments"),
+    [
+        (["replay", "--cause", "not JSON"], "replay_refused_rows", {"cause": "not JSON"}),
+        (["discard", "--all", "--reason", "a port scan"], "discard_refused_rows", {"cause": None}),
+        (["accept"], "accept_bad_rows", {}),
+    ],
+)
+def test_orders_about_refused_rows_reach_the_owner(
+    project: Settings, own: Store, words: list[str], kind: str, arguments: dict[str, object]
+) -> None:
+    """Each under the kind that the owner knows, with who and why."""
+    with driver(project, lambda store, number: store.finish(number, {"moved": 3})):
+        result = call("quarantine", words[0], "silver.orders", "--by", "ann", *words[1:])
 
-    assert result.exit_code == 0, (result.output, result.exception)
     command = own.command(1)
-    assert (command.kind, command.requested_by) == ("accept_bad_rows", "ann")
+    assert result.exit_code == 0, result.output
+    assert f"command 1 {kind.replace('_', ' ')} silver.orders: done" in result.output
+    assert (command.kind, command.arguments, command.requested_by) == (kind, arguments, "ann")
+
+
+@pytest.mark.usefixtures("project")
+def test_discard_wants_to_know_which_rows() -> None:
+    """Neither all of them by mistake, nor two answers."""
+    both = ["--cause", "not JSON", "--all"]
+
+    assert call("quarantine", "discard", "silver.orders", "--reason", "old").exit_code == 2
+    assert call("quarantine", "discard", "silver.orders", "--reason", "old", *both).exit_code == 2
+
+
+@pytest.mark.usefixtures("own")
+def test_command_that_runs_is_asked_to_end(project: Settings) -> None:
+    """It ends after its step, and whoever follows it sees that as a finding."""
+    seen = []
+
+    def work(store: Store, number: int) -> None:
+        seen.append(call("commands", "cancel", str(number), "--by", "bob"))
+        until(lambda: store.report(number, {}).cancel_asked_at)
+        store.cancelled(number)
+
+    with driver(project, work):
+        result = call("vacuum", "silver.orders", "--timeout", "60")
+
+    assert "command 1 ends after the step that it is in" in seen[0].output
+    assert result.exit_code == 1
+    assert "command 1 vacuum silver.orders: cancelled" in result.output

@@ -67,6 +67,17 @@ def test_orders_are_taken_oldest_first_and_one_at_a_time(store: Store) -> None:
     assert after.id == second
 
 
+def test_what_lets_an_app_start_is_taken_first(store: Store) -> None:
+    """An order that takes long, and was given before, would wait for batches that the app cannot take."""
+    send(store, kind="replay_refused_rows")
+    accept = send(store, kind="accept_bad_rows")
+
+    taken = store.take("shop")
+
+    assert taken is not None
+    assert taken.id == accept
+
+
 def test_progress_result_and_error_can_be_read_by_whoever_waits(store: Store) -> None:
     """One order ends well with a result, another badly with an error, both finished."""
     well, badly = send(store), send(store)
@@ -94,11 +105,11 @@ def test_order_ends_once(store: Store) -> None:
     ended = store.command(number)
 
     store.finish(number, {"files": 4})
-    changes: list[Callable[[], None]] = [
+    changes: list[Callable[[], object]] = [
         lambda: store.finish(number, {"files": 5}),
         lambda: store.fail(number, "no"),
         lambda: store.report(number, {}),
-        lambda: store.cancel(number),
+        lambda: store.cancel(number, by="bob"),
     ]
     for change in changes:
         with pytest.raises(CommandError, match=f"command {number}: is done"):
@@ -111,25 +122,36 @@ def test_queued_order_can_be_cancelled_and_is_not_taken(store: Store) -> None:
     """A withdrawn order is never carried out; withdrawing twice is harmless."""
     number = send(store)
 
-    store.cancel(number)
-    store.cancel(number)
+    store.cancel(number, by="bob")
+    store.cancel(number, by="bob")
 
     assert store.take("shop") is None
     assert store.command(number).state == "cancelled"
 
 
-def test_running_order_can_be_cancelled_only_when_its_driver_is_gone(store: Store) -> None:
+def test_running_order_is_ended_by_its_owner_after_it_was_withdrawn(store: Store) -> None:
     """Nobody interrupts a commit from outside; an order left by a dead driver is no commit."""
     lease = store.acquire("shop", owner="stream", seconds=60, pid=1, process_started="1")
-    number = send(store)
+    asked, left, dead = send(store), send(store), send(store)
     store.take("shop", epoch=lease.epoch)
 
-    with pytest.raises(CommandError, match=f"command {number}: is running by epoch 1"):
-        store.cancel(number)
+    still = store.cancel(asked, by="bob")
+    seen = store.report(asked, {"done": 1}, epoch=lease.epoch)
+    store.cancelled(asked, epoch=lease.epoch)
+    store.take("shop", epoch=lease.epoch)
+    store.cancel(left, by="bob")
     store.release(lease)
-    store.cancel(number)
+    store.requeue_running("shop", lease.epoch + 1)
+    again = store.acquire("shop", owner="stream", seconds=60, pid=1, process_started="1")
+    store.take("shop", epoch=again.epoch)
+    store.release(again)
+    store.cancel(dead, by="cid")
 
-    assert store.command(number).state == "cancelled"
+    assert (still.state, still.finished) == ("running", False)
+    assert seen.cancel_asked_at is not None
+    assert [store.command(one).state for one in (asked, left, dead)] == ["cancelled"] * 3
+    assert [store.command(one).cancelled_by for one in (asked, left, dead)] == ["bob", "bob", "cid"]
+    assert all(store.command(one).finished_at for one in (asked, left, dead))
 
 
 def test_order_of_a_dead_driver_is_queued_again_for_the_next(store: Store) -> None:
@@ -163,7 +185,7 @@ def test_driver_that_lost_the_app_neither_takes_nor_ends_orders(store: Store) ->
 
     zombie_takes = store.take("shop", epoch=old.epoch)
     taken = store.take("shop", epoch=epoch)
-    ends: list[Callable[[], None]] = [
+    ends: list[Callable[[], object]] = [
         lambda: store.finish(number, {}, epoch=old.epoch),
         lambda: store.fail(number, "x", epoch=old.epoch),
         lambda: store.report(number, {}, epoch=old.epoch),

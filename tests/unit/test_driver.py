@@ -1,5 +1,6 @@
 """The driver's own loop: Spark calls nobody while nothing arrives."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
-from deltaworks.settings import ROOT
+from deltaworks.errors import ControlError
+from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
 from tests.scratch_postgres import ScratchPostgres
 from tests.shop_rows import change, order
@@ -47,8 +49,8 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             for number in (1, 2):
                 log.send([change("c", order(number), lsn=number)])  # none of this project's tables has orders
                 take_arrow(flow, log.batch(), above=False)
-            audit = {"by": "test", "reason": "test"}
-            compact = store.send(app="changes", table="bronze.changes", kind="compact", arguments={}, **audit)
+            about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
+            compact = store.send(table="bronze.changes", kind="compact", **about)  # type: ignore[arg-type]  # as named
             store.desire("changes", "stopped", by="test")
             closing, nobody, query = Closing(flow, store), None, Quiet(looks=20)
             closing._untold["gold.days", "2026-11-20"] = 1
@@ -64,3 +66,30 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             assert [one.partition for one in store.closed_partitions("gold.days")] == ["2026-11-20"]
             assert driver.heart.state == "draining"
             driver.ownership.give_back()
+
+
+def test_control_store_that_is_away_is_told_once_in_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop asks four times a second: a warning each time would fill the disk. Its return is told too."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "deltaworks").write_text("sesame")
+    settings = Settings.load(ROOT / "tests" / "changes", environment={}, data=tmp_path)
+    driver, now, away = Driver(app="changes", settings=settings), 0.0, True
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def question() -> str:
+        if away:
+            raise ControlError("control store", "is away", "Wait")
+        return "answer"
+
+    with caplog.at_level("INFO", logger="deltaworks.driver"):
+        for _ in range(4 * 70):
+            now += 0.25
+            assert driver._ask(question) is None
+        away = False
+        answers = [driver._ask(question) for _ in range(2)]
+
+    assert answers == ["answer", "answer"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"]
+    assert "back after 70 s" in caplog.records[-1].message

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.marks import stamp_arrow, walk
+from deltaworks.engine.marks import Walk, highest_in, late_by, walk, walk_as_recorded
 from deltaworks.engine.parsing.timely import Timely
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -33,12 +33,30 @@ def test_a_walk_goes_on_where_the_last_one_ended() -> None:
         assert (*first.raised, *second.raised) == whole.raised
 
 
+def test_a_walk_of_long_ago_is_done_again_as_it_was() -> None:
+    """Every cut of it; rows that would move the marks now do not."""
+    batches = [(seq, (seq * 7) % 11) for seq in range(1, 20)]
+    whole = walk(batches, None)
+
+    for cut in range(20):
+        first = walk_as_recorded((seq for seq, _ in batches[:cut]), None, whole.raised)
+        second = walk_as_recorded((seq for seq, _ in batches[cut:]), first.mark, whole.raised)
+        assert {**first.before, **second.before} == whole.before
+        assert second.mark == whole.mark
+
+
+def stamped_by(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
+    """Stamp rows as a batch's are."""
+    found = walk(highest_in(rows, event_time), mark)
+    return late_by(rows, event_time, found.before), found
+
+
 def test_rows_are_stamped_in_microseconds() -> None:
     """Of two batches in one slice, the second is judged by the first."""
     times = [NOON, NOON - timedelta(microseconds=1), NOON - timedelta(hours=1), NOON + timedelta(hours=1)]
     rows = pa.table({"at": pa.array(times, MICROS), "_seq": pa.array([1, 1, 2, 2], pa.int64())})
 
-    stamped, found = stamp_arrow(rows, "at", None)
+    stamped, found = stamped_by(rows, "at", None)
 
     assert stamped["_late_by"].to_pylist() == [0, 0, 3_600_000_000, 0]
     assert found.mark == int((NOON + timedelta(hours=1)).timestamp()) * 10**6
@@ -48,7 +66,7 @@ def test_dates_count_from_their_first_moment() -> None:
     """A day is late by whole days."""
     rows = pa.table({"day": pa.array([date(2026, 11, 19)], pa.date32()), "_seq": pa.array([2], pa.int64())})
 
-    stamped, _ = stamp_arrow(rows, "day", int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * 10**6)
+    stamped, _ = stamped_by(rows, "day", int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * 10**6)
 
     assert stamped["_late_by"].to_pylist() == [2 * 86_400 * 10**6]
 
@@ -57,7 +75,7 @@ def test_no_rows_have_no_mark() -> None:
     """An empty slice leaves the mark as it is."""
     rows = pa.table({"at": pa.array([], MICROS), "_seq": pa.array([], pa.int64())})
 
-    stamped, found = stamp_arrow(rows, "at", 7)
+    stamped, found = stamped_by(rows, "at", 7)
 
     assert (stamped.num_rows, stamped.column_names[-1], found.mark) == (0, "_late_by", 7)
 

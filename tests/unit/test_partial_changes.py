@@ -17,8 +17,9 @@ from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
-from deltaworks.engine.writers.over_bronze import QUARANTINE, _tally
+from deltaworks.engine.writers.over_bronze import _tally
 from deltaworks.engine.writers.partial import carried
+from deltaworks.engine.writers.quarantine import QUARANTINE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
 from deltaworks.words import latest as kept_latest

@@ -10,11 +10,10 @@ from typer.testing import CliRunner
 
 from deltaworks.cli.main import main
 from deltaworks.control.commands import Command
-from deltaworks.engine import commands
 from deltaworks.errors import BadRowsError, CommandError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flows import ArrowOwner
-from tests.flows import Log, Record
+from tests.flows import Log, Record, carry_out
 from tests.shop_rows import broken, view
 from tests.tiny_project import Project
 
@@ -34,8 +33,8 @@ def test_what_is_set_aside_can_be_looked_into(shop: Settings) -> None:
     owner.take(log.batch())
 
     listed = _asked(shop, "list", "--json")
-    shown = _asked(shop, "show", "silver.page_views", "--reason", "not UTF-8", "--json")
-    ruled = _asked(shop, "show", "silver.page_views", "--reason", _RULE, "--limit", "1", "--json")
+    shown = _asked(shop, "show", "silver.page_views", "--cause", "not UTF-8", "--json")
+    ruled = _asked(shop, "show", "silver.page_views", "--cause", _RULE, "--limit", "1", "--json")
 
     assert [(row["table"], row["reason"], row["rows"]) for row in listed] == [
         ("silver.page_views", _RULE, 2), ("silver.page_views", "not JSON", 1), ("silver.page_views", "not UTF-8", 1),
@@ -65,7 +64,7 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(tm
     refused_before = len(owner.rows("silver.notes__quarantine"))
     bronze = len(owner.rows("bronze.letters"))
     owner.start()
-    done = commands._carry_out(_accept("silver.notes"), owner.flow, print)
+    done = carry_out(owner, _accept("silver.notes"))
     owner.catch_up(log)
 
     accepted = owner.flow.inputs["silver.notes"].table.entry.accepted
@@ -117,7 +116,7 @@ def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
 
     for name in ("gold.notes_per_day", "silver.note"):
         with pytest.raises(CommandError):
-            commands._carry_out(_accept(name), owner.flow, print)
+            carry_out(owner, _accept(name))
 
 
 def _accept(table: str) -> Command:

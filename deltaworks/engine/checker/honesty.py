@@ -34,7 +34,7 @@ def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
         if refused:
             yield Finding("I7", held.name, f"{refused} rows refused, its quarantine is gone", "Bring it back")
         return
-    aside = f"(select * from {named(side.name)} where _seq <= {upto})"  # noqa: S608  # our own table's name, quoted
+    aside = f"(select * from {named(side.name)} where {_aside(side, upto)})"  # noqa: S608  # our own table's name, quoted
     there = picture.count(f"select count(*) from {aside}")  # noqa: S608  # the line above
     if there != refused:
         yield Finding("I7", held.name, f"{refused} rows refused, {there} in quarantine", _STEP)
@@ -49,6 +49,12 @@ def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
             yield Finding("I7", side.name, f"{alien} rows are not as {bronze} has them", _STEP)
 
 
+def _aside(side: Held, upto: int) -> str:
+    """Rows in quarantine while the table is at this ingest batch: what it has taken may not be released yet."""
+    claimed = f" and (_claimed is null or _claimed > {upto})" if "_claimed" in side.schema.names else ""
+    return f"_seq <= {upto}{claimed}"
+
+
 def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
     """Each row of bronze is in the table, in quarantine, a counted copy or not of its topic: one of them."""
     reads, bronze, side = declared.table.reads, declared.inputs[0], picture.beside(held.name, "quarantine")
@@ -59,7 +65,7 @@ def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Findin
     topic = reads.topic.replace("'", "''")
     came = f"select {_PLACE} as place from {named(bronze)} where topic = '{topic}' and _seq <= {upto}"  # noqa: S608  # quoted
     taken = f"select _source as place from {named(held.name)} where _seq <= {upto}"  # noqa: S608  # quoted
-    aside = f"select {_PLACE} as place from {named(side.name)} where _seq <= {upto}"  # noqa: S608  # quoted
+    aside = f"select {_PLACE} as place from {named(side.name)} where {_aside(side, upto)}"  # noqa: S608  # quoted
     both = picture.count(f"select count(*) from ({taken}) join ({aside}) using (place)")  # noqa: S608  # the lines above
     if both:
         yield Finding("I7", held.name, f"{both} rows are in the table and in its quarantine", _STEP)
@@ -83,19 +89,26 @@ def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]
     policy, source = declared.table.late, picture.tables.get(declared.inputs[0])
     assert isinstance(policy, Drop | SideOutput)
     upto, counted = held.entry.position.versions.get(declared.inputs[0]), held.entry.totals.late
+    uses, used = held.entry.position.applied or (0, 0)
     older = None if source is None or upto is None else source.at(upto)
     if older is not None and upto is not None:
         picture.connection.register("as taken", older.to_pyarrow_dataset())
         bound = policy.after // timedelta(microseconds=1)
         late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
-        if late != counted:
-            yield Finding("I7", held.name, f"{counted} rows counted late, {declared.inputs[0]} has {late}", _STEP)
+        if late != counted + used:
+            told = f"{counted} rows counted late, {used} used after all, {declared.inputs[0]} has {late}"
+            yield Finding("I7", held.name, told, _STEP)
         picture.connection.unregister("as taken")
     side = picture.beside(held.name, "late")
     if isinstance(policy, SideOutput) and side is not None:
         there = picture.count(f"select count(*) from {named(side.name)} where _version <= {upto or 0}")  # noqa: S608  # quoted
-        if there != counted:
-            yield Finding("I7", held.name, f"{counted} rows counted late, {there} set aside", _STEP)
+        if there != counted + used:
+            yield Finding("I7", held.name, f"{counted} rows counted late, {used} used, {there} set aside", _STEP)
+        claimed = 0
+        if "_claimed" in side.schema.names:
+            claimed = picture.count(f"select count(*) from {named(side.name)} where _claimed <= {uses}")  # noqa: S608  # quoted
+        if claimed != used:
+            yield Finding("I7", held.name, f"{used} late rows used after all, {claimed} say so", _STEP)
 
 
 def _upto(declared: Declared, held: Held) -> int:

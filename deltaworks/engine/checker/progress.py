@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Held, Picture
+from deltaworks.engine.entry import ROW_KINDS
 
 _STEP = 'Run "deltaworks run APP --drain" and look at the app\'s log'
 
@@ -30,7 +31,7 @@ def _versions(held: Held, source: Held) -> Iterator[Finding]:
     for commit in source.commits():
         if commit.version <= after:
             break
-        behind += bool(commit.added) and commit.entry is not None and commit.entry.kind == "batch"
+        behind += bool(commit.added) and commit.entry is not None and commit.entry.kind in ROW_KINDS
     if behind:
         told = f"{behind} versions of {source.name} have rows that were not taken"
         yield Finding("I6", held.name, told, _STEP)

@@ -17,11 +17,18 @@ from deltaworks.engine.checker.picture import Held, Picture
 from deltaworks.engine.checker.progress import progress
 from deltaworks.engine.checker.rows import difference
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.through import Lineage
+from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.late_rows import late_rows_used
+from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
 
-_NOT_COMPARED = {"_seq", "_version"}  # of equal changes, and of late rows, a replay may name another bringer
-_STEP = "Keep both lakes and report it; a table whose code has changed differs too: then rebuild it"
+NOT_COMPARED = frozenset({"_seq", "_version", "_claimed"})
+"""Of equal changes, and of late rows, a replay may name another bringer."""
+_DECIDED = frozenset({"code", "suite", "state", "command"})
+"""Of refused rows: a replay judges them itself, and knows of no order about them."""
+_STEP = "Keep both lakes and report it; a table whose code or rules have changed differs too: then rebuild it"
 
 
 def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Finding]:
@@ -31,7 +38,7 @@ def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Findin
         return behind
     for declared, held in picture:
         if isinstance(declared.table.kept_as, Raw):
-            _copy(held, anew.lake)
+            link(held, anew.lake)
     for app in picture.catalog.apps:
         _run(app, picture, spark, anew)
     with Picture(picture.catalog, anew.lake) as other:
@@ -43,9 +50,35 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     epoch = 1 + max(held.entry.epoch for held in picture.tables.values())
     flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
+    as_streamed(flow, picture.lake)
     while flow.behind():
         flow.turn(spark)
+    for declared, held in picture:
+        if declared.table.app == app:
+            use_late_again(flow, declared.name, spark, picture.lake, uses=(held.entry.position.applied or (0, 0))[0])
+    while flow.behind():  # views over those
+        flow.turn(spark)
     flow.settle()
+
+
+def as_streamed(flow: Flow, lake: Path) -> None:
+    """What was decided once in this lake stays decided: how far event time had come, and bad rows that were let in."""
+    lineage = Lineage(lake)
+    for writer in flow.writers:
+        if isinstance(writer, OverBronze):
+            flow.accept_bad(writer.declared.name, command=0)
+        if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
+            writer.recorded = sorted(
+                raised for entry in lineage.entries(writer.declared.name) for raised in entry.marks
+            )
+
+
+def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path, *, uses: int) -> None:
+    """Rows that came too late for a table and were used after all in this lake, so many times, are used."""
+    used = late_rows_used(lake, name, uses=uses)
+    if used:
+        for _ in flow.apply_late(name, command=0, spark=spark, only=used):
+            pass
 
 
 def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[Finding]:
@@ -60,12 +93,13 @@ def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[F
             continue
         anew = f"{name} anew"
         picture.connection.register(anew, replayed.delta.to_pyarrow_dataset())
-        names = [column for column in stored.schema.names if column not in _NOT_COMPARED]
+        left_out = NOT_COMPARED | (_DECIDED if suffix == "__quarantine" else frozenset())
+        names = [column for column in stored.schema.names if column not in left_out]
         if told := difference(picture, anew, name, names):
             yield Finding("I5", name, f"against a replay of {replayed.rows()} rows: {told}", _STEP)
 
 
-def _copy(held: Held, lake: Path) -> None:
+def link(held: Held, lake: Path) -> None:
     """A table at its version in another lake: its log is copied, its data files are linked, as nobody changes those."""
     to = lake / held.path.parent.name / held.path.name
     (to / "_delta_log").mkdir(parents=True)

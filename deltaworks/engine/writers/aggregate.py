@@ -30,6 +30,7 @@ class AggregateWriter:
         assert isinstance(kept, Aggregate)
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
+        self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         names = self.table.schema.names
@@ -71,19 +72,29 @@ class AggregateWriter:
             self.progress.pass_by(committer, counts)
         return Turn(table=self.declared.name, counts=counts)
 
+    def use_late(self, spark: SparkSession, committer: Committer, rows: pa.Table, *, command: int) -> Counts:
+        """Combine rows that came too late once."""
+        counts = Counts(taken=rows.num_rows, late=-rows.num_rows)
+        self.progress.applied(rows.num_rows, command=command)
+        self._combine(spark, committer, rows.select(_shown(self.source.table)), counts)
+        return counts
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
 
     def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
-        hidden = [name for name in self.source.table.schema.names if name.startswith("_")]
-        rows = frame(spark, new).drop(*hidden)
+        rows = frame(spark, new).select(*_shown(self.source.table))
         grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
         with result_of(self.declared, grouped, arrow_bytes_max=committer.arrow_bytes_max) as result:
             low, high = result.span
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, result.rows, entry, how=self.merge)
         self.progress.committed()
+
+
+def _shown(table: OwnedTable) -> list[str]:
+    return [name for name in table.schema.names if not name.startswith("_")]
 
 
 def combined(name: str, how: Combine, kind: pa.DataType) -> str:

@@ -1,6 +1,6 @@
 """`append`: events, each once. Of the copies inside the horizon the first one ingested counts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,9 +13,18 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.marks import highest_of, stamp_arrow, stamp_spark, walk
+from deltaworks.engine.marks import (
+    Walk,
+    highest_in,
+    highest_of,
+    late_by,
+    looked_up,
+    stamp_spark,
+    walk,
+    walk_as_recorded,
+)
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
@@ -43,30 +52,43 @@ class AppendWriter(OverBronze):
         assert isinstance(kept, Append)
         self.kept = kept
         self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
+        self.recorded: Sequence[tuple[int, int]] | None = None
+        """Of a recomputation: the marks as the stream has raised them."""
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table):
             return self._keep_arrow(committer, parsed, counts)
         return self._keep_spark(committer, parsed, counts)
 
-    def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts) -> Counts:
+    def _keep_again(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay) -> Counts:
+        """Events keep the ingest batch that brought them: how late they are was decided then."""
+        return self._keep_arrow(committer, parsed, counts, due)
+
+    def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay | None = None) -> Counts:
         before = self.table.data_version
         rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
         rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
         offered = rows.num_rows
         if self.kept.dedupe_by:
-            rows = self.seen.first_ones(rows)
+            seen = self.seen if due is None else Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within)
+            rows = seen.first_ones(rows, alone=due is not None)
         counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
         event_time = self.declared.table.event_time
         low, high = span(rows, event_time)
         if event_time is None:
             rows = rows.append_column("_late_by", pa.array([0] * rows.num_rows, pa.int64()))
+        elif due is None:
+            walked = self._walk(highest_in(rows, event_time))
+            rows = late_by(rows, event_time, walked.before)
         else:
-            rows, walked = stamp_arrow(rows, event_time, self.progress.position.mark)
-            self.progress.marked(walked)
+            entries = (commit.entry for commit in self.table.commits_backwards())
+            rows = late_by(rows, event_time, looked_up(entries, rows["_seq"].to_pylist()))
         rows = rows.select(self.table.schema.names)
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
-        self.seen.accept(rows)
+        if due is None:
+            self.seen.accept(rows)
+        else:
+            self.seen.forget()
         self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
         return counts
 
@@ -83,9 +105,7 @@ class AppendWriter(OverBronze):
             if event_time is None:
                 rows = rows.withColumn("_late_by", F.lit(0).cast("bigint"))
             else:
-                walked = walk(highest_of(rows, event_time), self.progress.position.mark)
-                self.progress.marked(walked)
-                rows = stamp_spark(rows, event_time, walked)
+                rows = stamp_spark(rows, event_time, self._walk(highest_of(rows, event_time)))
             rows = rows.select(*self.table.schema.names)
             counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
             self.seen.forget()
@@ -94,6 +114,16 @@ class AppendWriter(OverBronze):
             if copies is not None:
                 copies.unpersist()
         return counts
+
+    def _walk(self, highest: list[tuple[int, int | None]]) -> Walk:
+        """How far event time had come before each ingest batch of the batch in hand."""
+        mark = self.progress.position.mark
+        if self.recorded is None:
+            walked = walk(highest, mark)
+        else:
+            walked = walk_as_recorded((seq for seq, _ in highest), mark, self.recorded)
+        self.progress.marked(walked)
+        return walked
 
     def _copies(self, good: DataFrame) -> DataFrame | None:
         """Which rows of a batch that is too large to collect are copies: only keys that occur twice are walked.
@@ -145,11 +175,18 @@ class Seen:
         self._times: dict[Key, list[datetime]] = {}
         self._since: datetime | None = None
 
-    def first_ones(self, rows: pa.Table) -> pa.Table:
-        """The rows, in order of ingestion, that are no copy of an accepted one."""
+    def first_ones(self, rows: pa.Table, *, alone: bool = False) -> pa.Table:
+        """The rows, in order of ingestion, that are no copy of an accepted one.
+
+        `alone`: no rows come after these, so what arrived later than a copy of them can is not looked at.
+        """
         if rows.num_rows == 0:
             return rows
-        self._reach(pc.min(rows["_arrived"]).as_py() - self.within)
+        arrived = pc.min_max(rows["_arrived"]).as_py()
+        if alone:
+            self._look_up(rows, arrived["min"] - self.within, arrived["max"] + self.within)
+        else:
+            self._reach(arrived["min"] - self.within)
         mine: dict[Key, list[datetime]] = {}
         keep = []
         for key, arrived in self._pairs(rows):
@@ -175,7 +212,16 @@ class Seen:
     def _reach(self, since: datetime) -> None:
         if self._since is not None and self._since <= since:
             return
-        rows = self.table.read([*self.by, "_arrived"], where=ds.field("_arrived") >= pa.scalar(since))
+        self._read(since, ds.field("_arrived") >= pa.scalar(since))
+
+    def _look_up(self, rows: pa.Table, since: datetime, until: datetime) -> None:
+        """Only keys of these rows: between the first and the last of them may lie months."""
+        between = (ds.field("_arrived") >= pa.scalar(since)) & (ds.field("_arrived") <= pa.scalar(until))
+        first = self.by[0]
+        self._read(since, between & ds.field(first).isin(pc.unique(rows[first])))
+
+    def _read(self, since: datetime, where: ds.Expression) -> None:
+        rows = self.table.read([*self.by, "_arrived"], where=where)
         self._times, self._since = {}, since
         for key, arrived in self._pairs(rows):
             self._times.setdefault(key, []).append(arrived)

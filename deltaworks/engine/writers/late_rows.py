@@ -1,19 +1,31 @@
 """A table's policy for late rows: which of a batch's rows it uses, and where the others go."""
 
 from datetime import timedelta
+from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.engine.commit import Committer, Rows
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.writer import Progress
 from deltaworks.words.lateness import Drop, Late, SideOutput
 
-LATE_SYSTEM = pa.schema([("_late_by", pa.int64()), ("_source", pa.string()), ("_version", pa.int64())])
-"""Stored with a late row: how late it was in microseconds, its coordinates, the input's version that brought it."""
+LATE_SYSTEM = pa.schema(
+    [("_late_by", pa.int64()), ("_source", pa.string()), ("_version", pa.int64()), ("_claimed", pa.int64())]
+)
+"""Stored with a late row: how late it was in microseconds, its coordinates, the input's version that brought it.
+
+`_claimed`: the how-manieth use of such rows it belongs to; once the table has come to that, the row is in the table.
+"""
+LATE_ADDED = frozenset({"_claimed"})
+"""Columns that older tables of late rows lack."""
+ROWS_PER_USE = 10_000
 
 
 def late_max(policy: Late | None) -> int | None:
@@ -37,16 +49,84 @@ def in_time(rows: Rows, policy: Late | None) -> tuple[Rows, Rows | None, Counts]
 
 def set_aside(committer: Committer, side: OwnedTable, late: Rows, *, count: int, upto: int, progress: Progress) -> None:
     """Append to the table of late rows; the main table's own entry closes the group."""
-    names = [name for name in side.schema.names if name != "_version"]
+    names = [name for name in side.schema.names if name not in ("_version", "_claimed")]
     if isinstance(late, pa.Table):
-        version = pa.array([upto] * late.num_rows, pa.int64())
-        rows: Rows = late.select(names).append_column("_version", version)
+        version, claimed = pa.array([upto] * late.num_rows, pa.int64()), pa.nulls(late.num_rows, pa.int64())
+        rows: Rows = late.select(names).append_column("_version", version).append_column("_claimed", claimed)
     else:
-        rows = late.select(*names, F.lit(upto).cast("bigint").alias("_version"))
+        known = {"_version": upto, "_claimed": None}
+        rows = late.select(*names, *(F.lit(value).cast("bigint").alias(name) for name, value in known.items()))
     mine = progress.entry(Counts())
     counts = Counts(read=count, taken=count)
     entry = side.entry.follow("batch", counts=counts, position=mine.position, ingest_seq=mine.ingest_seq)
     committer.commit(side, rows, entry)
+
+
+class LateRows:
+    """The rows beside a table that came too late for it: open, or used after all.
+
+    Rows are claimed for the next use, then the table takes them and says in its entry that it has come to that use. So
+    a crash between the two leaves rows that are still open, whatever was claimed.
+    """
+
+    def __init__(self, side: OwnedTable, main: OwnedTable) -> None:
+        """Look at `side` as far as `main` has come."""
+        self.side, self.main = side, main
+        self.using = 0
+        """The use in hand, whose rows count as used while it is computed."""
+
+    @property
+    def uses(self) -> int:
+        """How often the table has used such rows."""
+        return (self.main.entry.position.applied or (0, 0))[0]
+
+    def open(self) -> pa.Table:
+        """`_source` and `_claimed` of the rows that are not used, in the order of their coordinates."""
+        rows = self.side.read(["_source", "_claimed"])
+        # not as a condition: it would leave out the files that were written before there was such a column
+        rows = rows.filter(pc.fill_null(pc.greater(rows["_claimed"], self.uses), True))
+        return rows.sort_by([("_source", "ascending")])
+
+    def used(self, names: list[str], where: ds.Expression | None = None) -> pa.Table:
+        """Columns of the rows that are in the table, or in what it is about to become."""
+        claimed = ds.field("_claimed") <= max(self.uses, self.using)
+        return self.side.read(names, where=claimed if where is None else claimed & where)
+
+    def used_spark(self, spark: SparkSession, names: list[str]) -> DataFrame:
+        """The same as a DataFrame."""
+        rows = spark.read.format("delta").load(str(self.side.path))
+        return rows.where(F.col("_claimed") <= max(self.uses, self.using)).select(*names)
+
+    def claim(self, committer: Committer, *, command: int, only: set[str] | None = None) -> pa.Table:
+        """Claim the next rows for the next use and return them; none are left when it is empty.
+
+        `only`: none but those with these coordinates.
+        """
+        found = self.open()
+        if only is not None:
+            found = found.filter(pc.is_in(found["_source"], pa.array(sorted(only), pa.string())))
+        self.using = self.uses + 1
+        chosen = found["_source"].slice(0, ROWS_PER_USE)
+        if not len(chosen):
+            return self.side.schema.empty_table()
+        mine = pa.table({"_source": chosen, "_claimed": pa.array([self.using] * len(chosen), pa.int64())})
+        stray = found.slice(ROWS_PER_USE)
+        stray = stray.filter(pc.fill_null(pc.equal(stray["_claimed"], self.using), False))  # of an owner that died
+        stray = stray.set_column(1, "_claimed", pa.nulls(stray.num_rows, pa.int64()))
+        how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set={"_claimed": "s._claimed"}),))
+        entry = self.side.entry.follow("claim", command=command)
+        committer.commit(self.side, pa.concat_tables([mine, stray]), entry, how=how)
+        return self.side.read(where=ds.field("_claimed") == self.using)
+
+
+def late_rows_used(lake: Path, table: str, *, uses: int) -> set[str]:
+    """Coordinates of the rows beside a table of a lake that it had used when it had done so this often."""
+    path = lake / table.replace(".", "/", 1)
+    side = path.with_name(f"{path.name}__late")
+    if not uses or not deltalake.DeltaTable.is_deltatable(str(side)):
+        return set()
+    data = deltalake.DeltaTable(str(side)).to_pyarrow_dataset()
+    return set(data.to_table(columns=["_source"], filter=ds.field("_claimed") <= uses)["_source"].to_pylist())
 
 
 def _count(rows: Rows) -> int:

@@ -14,10 +14,11 @@ from deltaworks.catalog import Declared
 from deltaworks.engine import slices
 from deltaworks.engine.breaker import Breaker
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.quality.compiling import rules_of
@@ -25,22 +26,6 @@ from deltaworks.suites import Suite
 from deltaworks.words.keeping import Append, History, Latest
 from deltaworks.words.reading import Debezium, Json
 
-QUARANTINE = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("reason", pa.string()),
-        ("code", pa.string()),
-        ("suite", pa.string()),
-        ("state", pa.string()),
-        ("_seq", pa.int64()),
-    ]
-)
-"""Refused rows: the raw bytes, where they came from, why, which code and which suite judged, and `open`: undecided."""
 Tally = Counter[tuple[str, str | None]]
 """Rows by kind and by the warnings that they break."""
 _TALLIED = ("_kind", "_warned")
@@ -71,6 +56,8 @@ class OverBronze(ABC):
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
         self.bronze = source.table.name
+        self.until: int | None = None
+        """Take no ingest batch beyond this one: a recomputation ends where the stream had come to."""
 
     @property
     def after(self) -> int:
@@ -79,12 +66,21 @@ class OverBronze(ABC):
 
     def behind(self) -> bool:
         """Whether bronze has ingest batches beyond this table's position."""
-        return self.after < self.source.table.entry.ingest_seq
+        return self.after < self._end
 
-    def take(self, spark: SparkSession, committer: Committer) -> Turn | None:
+    @property
+    def _end(self) -> int:
+        there = self.source.table.entry.ingest_seq
+        return there if self.until is None else min(there, self.until)
+
+    def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
         """Take the next ingest batches: quarantine first, the table's own entry closes the group."""
         self.own.fresh = None
-        piece = slices.batches(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max)
+        due = self._due()
+        if due is not None and due.seq == self.after + 1:
+            return Turn(table=self.declared.name, counts=self._take_again(committer, due))
+        last = self._end if due is None else min(self._end, due.seq - 1)
+        piece = slices.batches(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max, last=last)
         if piece is None:
             return None
         if isinstance(piece.rows, pa.Table):
@@ -131,18 +127,62 @@ class OverBronze(ABC):
         self.breaker.committed(counts, after=after)
         return kept
 
+    def _due(self) -> Replay | None:
+        """The next ingest batch in which this table judges refused rows again."""
+        mine = (one for one in self.source.table.entry.position.replays if one.table == self.declared.name)
+        return min((one for one in mine if one.seq > self.after), key=lambda one: one.seq, default=None)
+
+    def _take_again(self, committer: Committer, due: Replay) -> Counts:
+        """Judge refused rows again; those that pass go to the table, in an entry of their own, and leave quarantine."""
+        self.settle(committer)  # so that its entry counts nothing else
+        aside = Quarantine(self.quarantine)
+        rows = aside.rows(due)
+        parsed = self.parser.parse(rows)
+        passes = pc.not_equal(parsed["_kind"], "refused")
+        aside.claim(committer, rows.filter(passes), due)
+        parsed = parsed.filter(passes)
+        tally = _tally(parsed)
+        self.progress.over_bronze(self.bronze, due.seq)
+        self.progress.replayed(due.command)
+        if parsed.num_rows == 0:  # said in an entry, so that a restart with other rules does not do it again unasked
+            committer.mark(self.table, self.progress.entry(Counts()))
+            self.progress.committed()
+            return Counts()
+        self.progress.warned(_by_name(tally))
+        other = sum(count for (kind, _), count in tally.items() if kind in ("other", "snapshot"))
+        warned = sum(count for (_, names), count in tally.items() if names)
+        # they were read and refused already: now they are something else
+        counts = Counts(refused=-parsed.num_rows, not_mine=other, warned=warned)
+        counts = self._keep_again(committer, parsed, counts, due)
+        self.progress.committed()
+        self.release(committer)
+        return counts
+
+    def _keep_again(self, committer: Committer, parsed: pa.Table, counts: Counts, due: Replay) -> Counts:
+        """Commit rows that were refused before: changes of a database as if they had come now, in their own order."""
+        now = pa.array([due.seq] * parsed.num_rows, pa.int64())
+        return self._keep(committer, parsed.set_column(parsed.schema.get_field_index("_seq"), "_seq", now), counts)
+
+    def release(self, committer: Committer) -> None:
+        """Take out of quarantine what the table has by now."""
+        Quarantine(self.quarantine).release(committer, upto=self.after)
+
     def _set_aside(self, committer: Committer, parsed: Rows) -> None:
         names = [*_RENAMED, "_seq"]
         judged = {"code": self.progress.code, "suite": self.progress.suite, "state": "open"}
+        undecided = sorted(DECIDED)
         if isinstance(parsed, pa.Table):
             refused = parsed.filter(pc.equal(parsed["_kind"], "refused")).select(names)
             found = refused.rename_columns([_RENAMED.get(name, name) for name in names])
             for name, value in judged.items():
                 found = found.append_column(name, pa.repeat(pa.scalar(value, pa.string()), found.num_rows))
+            for name in undecided:
+                found = found.append_column(name, pa.nulls(found.num_rows, pa.int64()))
             rows: Rows = found.select(QUARANTINE.names)
         else:
             chosen = [F.col(name).alias(_RENAMED.get(name, name)) for name in names]
             more = [F.lit(value).cast("string").alias(name) for name, value in judged.items()]
+            more += [F.lit(None).cast("bigint").alias(name) for name in undecided]
             rows = parsed.where(F.col("_kind") == "refused").select(*chosen, *more).select(*QUARANTINE.names)
         self._beside(committer, self.quarantine, rows)
 

@@ -12,7 +12,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.entry import Counts, Entry, Position, Replay
 from deltaworks.engine.gaps import Stretch, booked
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
@@ -69,6 +69,30 @@ class RawWriter:
         if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
             position, gaps = booked(self.table.entry.position, self.explained)
             committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
+
+    def replay(
+        self, table: str, committer: Committer, *, after: int, upto: int, cause: str | None, command: int,
+        taken: Mapping[str, int],
+    ) -> int:  # fmt: skip
+        """Commit an ingest batch without rows, in which a table judges refused rows again (`Replay`); its number.
+
+        `taken`: per table over this one the last ingest batch that it has; what is older need not be known any more.
+        """
+        last, seq = self.table.entry.position, self.table.entry.ingest_seq + 1
+        one = Replay(table=table, after=after, upto=upto, cause=cause, command=command, seq=seq)
+        begun = min((older.seq for older in last.replays if older.command == command), default=0)
+        waiting = tuple(
+            older
+            for older in last.replays
+            if older.seq == begun
+            or older.seq > taken.get(older.table, older.seq)  # the first: a result tells all since
+        )
+        position = replace(last, replays=(*waiting, one))
+        committer.mark(
+            self.table, self.table.entry.follow("replay", position=position, ingest_seq=seq, command=one.command)
+        )
+        self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=BRONZE.empty_table())
+        return seq
 
     def _mine(self, rows: pa.Table) -> pa.Table:
         rows = rows.filter(pc.is_in(rows["topic"], pa.array(self.declared.topics)))

@@ -84,6 +84,7 @@ class StatefulWriter:
         self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}
         policy = declared.table.late
         self.late_max = late_rows.late_max(policy)
+        self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.after_max = 0 if policy is None else micros(policy.after)
         self.nearby = {
             source.table.name: Nearby(
@@ -92,6 +93,7 @@ class StatefulWriter:
                 columns=_shown(source.table),
                 late_max=self.late_max,
                 keep=2 * FIRST_LOOK * self.length + self.after_max,
+                late=self.used,
             )
             for source in sources
         }
@@ -137,6 +139,16 @@ class StatefulWriter:
         else:
             self.progress.pass_by(committer, counts)
         return Turn(table=self.declared.name, counts=counts)
+
+    def use_late(self, spark: SparkSession, committer: Committer, rows: pa.Table, *, command: int) -> Counts:
+        """Compute again what rows touch that came too late once; they count among their neighbours from now on."""
+        (source,) = self.sources  # rows are set aside where there is one input
+        counts = Counts(taken=rows.num_rows, late=-rows.num_rows)
+        rows = rows.select(_shown(source.table)).append_column("_seq", pa.array([0] * rows.num_rows, pa.int64()))
+        new = {source.table.name: _new(source.table, rows, self.after(source))}
+        self.progress.applied(rows.num_rows, command=command)
+        self._replace(spark, committer, new, counts)
+        return counts
 
     def _reach(self, new: Mapping[str, _New]) -> None:
         whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)
@@ -209,6 +221,8 @@ class StatefulWriter:
                 for name, one in new.items()
             }
 
+        for name, rows in small.items():
+            self.nearby[name].begin(rows)
         find = by_reach if self.kept.reach is not None else by_gap
         return find(small, read, part=self.part, times=self.times, length=self.length)
 
@@ -241,7 +255,8 @@ class StatefulWriter:
         rows = spark.read.format("delta").load(str(table.path)).where(F.col("_seq") <= new.seq)
         if self.late_max is not None:
             rows = rows.where(F.col("_late_by") <= self.late_max)
-        return rows.select(*_shown(table))
+        rows = rows.select(*_shown(table))
+        return rows if self.used is None else rows.unionByName(self.used.used_spark(spark, _shown(table)))
 
     def _frame(self, spark: SparkSession, touched: _Touched) -> DataFrame:
         if touched.wide is not None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.entry import Counts, Entry, Kind, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
@@ -48,6 +48,7 @@ class Writer(Protocol):
 
     declared: Declared
     table: OwnedTable
+    progress: "Progress"
 
     def behind(self) -> bool:
         """Whether the inputs have rows that this table has not taken."""
@@ -73,6 +74,8 @@ class Progress:
         """Start from what the table's last entry says."""
         self.table, self.code, self.suite = table, code, suite
         self._warnings: Mapping[str, int] = {}
+        self._kind: Kind = "batch"
+        self._command: int | None = None
         self.position: Position = table.entry.position
         self.ingest_seq = table.entry.ingest_seq
         self._reaching, self._reaching_seq = self.position, self.ingest_seq
@@ -84,6 +87,18 @@ class Progress:
         """The batch in hand takes all ingest batches up to this one."""
         self._reaching, self._raised = replace(self.position, batches={**self.position.batches, bronze: upto}), ()
         self._reaching_seq, self._warnings = upto, {}
+        self._kind, self._command = "batch", None
+
+    def replayed(self, command: int) -> None:
+        """The batch in hand brings rows again that were refused, as this command has ordered."""
+        self._kind, self._command = "replay", command
+
+    def applied(self, rows: int, *, command: int) -> None:
+        """What is in hand are so many rows that came too late, used after all as this command has ordered."""
+        often, many = self.position.applied or (0, 0)
+        self._reaching, self._reaching_seq = replace(self.position, applied=(often + 1, many + rows)), self.ingest_seq
+        self._raised, self._warnings = (), {}
+        self._kind, self._command = "late", command
 
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""
@@ -110,11 +125,13 @@ class Progress:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
         self._reaching = replace(self.position, versions={**self.position.versions, **versions})
         self._reaching_seq = self.ingest_seq if ingest_seq is None else ingest_seq
+        self._kind, self._command = "batch", None
 
     def entry(self, counts: Counts, *, low: Any = None, high: Any = None) -> Entry:
         """The entry of the batch in hand: where it comes to, its counts and those remembered since the last commit."""
         return self.table.entry.follow(
-            "batch",
+            self._kind,
+            command=self._command,
             counts=self._pending + counts,
             position=self._reaching,
             ingest_seq=self._reaching_seq,
@@ -156,6 +173,7 @@ class Progress:
     def _arrive(self) -> None:
         self.position, self.ingest_seq = self._reaching, self._reaching_seq
         self._raised, self._warnings = (), {}
+        self._kind, self._command = "batch", None
 
 
 def code_of(declared: Declared) -> str:

@@ -9,7 +9,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from deltaworks.settings import ROOT, Settings
 
 pytestmark = pytest.mark.usefixtures("settings")
-DAGS = {"stream__shop", "stream__web", "maintain__shop", "maintain__web", "daily_report"}
+DAGS = {"stream__shop", "stream__web", "maintain__shop", "maintain__web", "vacuum__shop", "vacuum__web", "daily_report"}
 
 
 def test_all_dags_are_built_and_can_be_stored() -> None:
@@ -49,15 +49,12 @@ def test_a_stream_tells_its_tables() -> None:
 
 
 def test_maintenance_has_a_task_for_every_table() -> None:
-    """A table's folder is all it takes to have it compacted."""
-    tasks = parse().dags["maintain__web"].task_ids
+    """A table's folder is all it takes to have it compacted, and cleaned of old files once a day."""
+    dags = parse().dags
+    tables = ["bronze.web_events", "gold.page_views_per_minute", "gold.user_sessions", "silver.page_views"]
 
-    assert sorted(tasks) == [
-        "compact.bronze.web_events",
-        "compact.gold.page_views_per_minute",
-        "compact.gold.user_sessions",
-        "compact.silver.page_views",
-    ]
+    assert sorted(dags["maintain__web"].task_ids) == [f"compact.{table}" for table in tables]
+    assert sorted(dags["vacuum__web"].task_ids) == [f"vacuum.{table}" for table in tables]
 
 
 def test_a_wrong_table_is_one_import_error_and_no_app_loses_its_supervisor(settings: Settings) -> None:

@@ -1,0 +1,82 @@
+"""VACUUM by the owner: what nobody needs goes, what a slow reader needs stays, and the stream goes on."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from deltaworks.engine import maintenance
+from deltaworks.engine.checker import Picture, check
+from deltaworks.errors import CommandError
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop, command
+from tests.flows import Log, carry_out
+from tests.shop_rows import view
+
+
+def small_files(folder: Path) -> tuple[ArrowOwner, Log]:
+    """An owner of three batches, compacted, with a file that no commit names."""
+    owner, log = ArrowOwner(Shop(folder / "project").settings(folder / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number)])
+        owner.take(log.batch())
+    for table in ("bronze.web_events", "silver.page_views"):
+        carry_out(owner, command("compact", table))
+        (owner.flow.inputs[table].table.path / "part-of-a-commit-that-died.parquet").write_bytes(b"PAR1")
+    return owner, log
+
+
+def files(owner: ArrowOwner, table: str) -> int:
+    """How many data files there are on the disk."""
+    return len(list(owner.flow.inputs[table].table.path.glob("*.parquet")))
+
+
+def test_files_that_nobody_needs_go_and_the_stream_goes_on(tmp_path: Path) -> None:
+    """Bronze is read as it stands. The two commits of a VACUUM are the owner's: nobody takes them for a stranger's."""
+    owner, log = small_files(tmp_path)
+
+    done = carry_out(owner, command("vacuum", "bronze.web_events", hours=0))
+    log.send([view(3)])
+    owner.take(log.batch())
+    owner.start()
+    log.send([view(4)])
+    owner.take(log.batch())
+
+    assert done["files"] == 4  # three small ones, and the one that no commit names
+    assert files(owner, "bronze.web_events") == 3  # the large one, and two new ones
+    assert len(owner.rows("silver.page_views")) == 5
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=False) == []
+
+
+def test_files_stay_for_a_week_unless_told_otherwise(tmp_path: Path) -> None:
+    """Who reads an older version finds it."""
+    owner, _ = small_files(tmp_path)
+
+    assert carry_out(owner, command("vacuum", "bronze.web_events"))["files"] == 0
+    assert files(owner, "bronze.web_events") == 5
+
+
+def test_what_a_table_above_has_not_taken_stays(tmp_path: Path) -> None:
+    """However little time is given: its rows are in files that compaction has replaced."""
+    owner, _ = small_files(tmp_path)
+    silver = owner.flow.inputs["silver.page_views"].table
+
+    carry_out(owner, command("vacuum", "silver.page_views", hours=0))
+
+    assert owner.flow.readers("silver.page_views") == {"gold.page_views_per_minute": 0, "gold.user_sessions": 0}
+    assert silver.read_added(0, silver.version)["event_id"].to_pylist() == ["e0", "e1", "e2"]
+
+
+def test_clock_that_was_set_back_deletes_nothing(tmp_path: Path) -> None:
+    """Ages would be wrong."""
+    owner, _ = small_files(tmp_path)
+    bronze = owner.flow.inputs["bronze.web_events"].table
+
+    with pytest.raises(CommandError, match="the clock stands before the last commit"):
+        maintenance.vacuum(
+            bronze, readers={}, hours=0, command=1, guard=lambda: None, now=datetime.now(UTC) - timedelta(hours=1)
+        )
+
+    assert files(owner, "bronze.web_events") == 5

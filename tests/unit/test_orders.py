@@ -1,0 +1,117 @@
+"""Orders are carried out in steps, end when they are withdrawn or take too long, and go on where they were."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deltaworks.control import Store
+from deltaworks.control.commands import Command
+from deltaworks.engine.commands import Orders
+from deltaworks.engine.writers import quarantine
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop
+from tests.flows import Log
+from tests.scratch_postgres import ScratchPostgres
+from tests.shop_rows import change, order
+from tests.unit.launching import scratch_project
+
+
+@contextmanager
+def refusing(postgres: ScratchPostgres, folder: Path) -> Iterator[tuple[ArrowOwner, Store]]:
+    """An owner of three refused orders, each of its own ingest batch and by now acceptable, and its control store."""
+    project = Shop(folder / "shop")
+    with scratch_project(postgres.dsn, postgres.port, folder) as settings, Store(settings.control_dsn()) as store:
+        owner, log = ArrowOwner(settings.changed(project=project.folder), "shop"), Log()
+        for number in (1, 2, 3):
+            log.send([change("c", order(number, status="lost"), lsn=number)])
+            owner.take(log.batch())
+        project.edit("silver/orders.yml", "[placed, paid, cancelled]", "[placed, paid, cancelled, lost]")
+        store.declare_apps(["shop"])
+        store.release(store.acquire("shop", owner="before", seconds=600, pid=1, process_started="1"))
+        lease = store.acquire("shop", owner="test", seconds=600, pid=1, process_started="1")
+        owner.start()
+        assert owner.epoch == lease.epoch
+        yield owner, store
+
+
+def sent(store: Store, owner: ArrowOwner, *, timeout_seconds: float | None = None) -> Command:
+    """Order a replay and take it as the owner does."""
+    store.send(
+        app="shop", table="silver.orders", kind="replay_refused_rows", arguments={}, by="ann", reason="mended",
+        timeout_seconds=timeout_seconds,
+    )  # fmt: skip
+    taken = store.take("shop", epoch=owner.epoch)
+    assert taken is not None
+    return taken
+
+
+def finish(orders: Orders, owner: ArrowOwner) -> None:
+    """Do what is left of the order in hand."""
+    while orders.in_hand is not None:
+        owner.flow.take_slice("silver.orders", None)
+        orders.step()
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "ROWS_PER_BATCH", 1)
+
+
+def test_withdrawn_order_ends_after_its_step_and_can_be_given_again(postgres: ScratchPostgres, tmp_path: Path) -> None:
+    """What it has done stays; the one after it does the rest."""
+    with refusing(postgres, tmp_path) as (owner, store):
+        orders = Orders(store, owner.flow, clock=lambda: 0.0)
+        first = sent(store, owner)
+        orders.begin(first)
+        owner.flow.take_slice("silver.orders", None)
+        store.cancel(first.id, by="bob")
+        finish(orders, owner)
+        owner.flow.take_slice("silver.orders", None)
+        done = len(owner.rows("silver.orders"))
+        second = sent(store, owner)
+        orders.begin(second)
+        finish(orders, owner)
+
+        assert (store.command(first.id).state, store.command(first.id).cancelled_by) == ("cancelled", "bob")
+        assert done == 2  # one was done, one was begun
+        assert store.command(second.id).state == "done"
+        assert len(owner.rows("silver.orders")) == 3
+        assert owner.verdicts() == {"ok"}
+
+
+def test_order_that_takes_too_long_is_given_up(postgres: ScratchPostgres, tmp_path: Path) -> None:
+    """Its error says what to do."""
+    with refusing(postgres, tmp_path) as (owner, store):
+        now = 0.0
+        orders = Orders(store, owner.flow, clock=lambda: now)
+        command = sent(store, owner, timeout_seconds=60)
+        orders.begin(command)
+        now = 61.0
+        finish(orders, owner)
+
+        found = store.command(command.id)
+        assert found.state == "failed"
+        assert found.error == (
+            f"command {command.id}: took longer than its 60 s. What it has done stays; give the order again to go on."
+        )
+
+
+def test_progress_is_told_as_rows_that_were_tried(postgres: ScratchPostgres, tmp_path: Path) -> None:
+    """Who watches sees how many of how many; the stream takes its turns between the steps."""
+    with refusing(postgres, tmp_path) as (owner, store):
+        orders = Orders(store, owner.flow)
+        command = sent(store, owner)
+        orders.begin(command)
+        seen = [store.command(command.id).progress]
+        while orders.in_hand is not None:
+            owner.flow.take_slice("silver.orders", None)
+            orders.step()
+            seen.append(store.command(command.id).progress)
+
+        assert [one["done"] for one in seen[:3]] == [0, 1, 2]
+        assert {one["total"] for one in seen} == {3}
+        assert store.command(command.id).result == {
+            "moved": 3, "taken": 3, "superseded": 0, "duplicate": 0, "not_mine": 0, "still_refused": 0,
+        }  # fmt: skip
