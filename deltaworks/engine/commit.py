@@ -67,6 +67,25 @@ class Committer:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
         self.commit(table, table.schema.empty_table(), entry)
 
+    def replace(self, table: OwnedTable, rows: Iterable[pa.RecordBatch], entry: Entry) -> None:
+        """Put these rows into the place of all rows, as one commit with `entry`; raises as above."""
+        before = table.version
+        self.guard()
+        reached(table.name, entry.kind, "before-commit")
+        reader = pa.RecordBatchReader.from_batches(table.stored, (batch.cast(table.stored) for batch in rows))
+        try:
+            deltalake.write_deltalake(
+                table.delta,
+                reader,
+                mode="overwrite",
+                commit_properties=table.properties(entry),
+                post_commithook_properties=HOOKS_OFF,
+            )
+        except CommitFailedError as error:
+            raise _taken(table.name, before + 1) from error
+        reached(table.name, entry.kind, "after-commit")
+        table.moved_to(table.delta.version(), entry, brought_rows=True)
+
     def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
         """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""
         before = table.version

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum",
+    "widen", "vacuum", "rebuild",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
@@ -83,6 +83,10 @@ class Counts:
     def __add__(self, other: "Counts") -> "Counts":
         """Add up column by column."""
         return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)})
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        """What has to be added to the other to come to this."""
+        return Counts(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(Counts)})
 
     @property
     def balanced(self) -> bool:

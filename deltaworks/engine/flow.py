@@ -424,6 +424,13 @@ class Flow:
         side = Quarantine(self._parsing(name, command).quarantine)
         return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
 
+    def open_anew(self, name: str) -> None:
+        """Read a table's place and memory from what is committed, after it was written to in another way."""
+        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
+        self.writers[at] = self._anew(self.writers[at].declared)
+        for source in self.inputs.values():
+            source.fresh = None
+
     def readers(self, name: str) -> dict[str, int]:
         """The tables that read the versions of a table, and the last one that each has taken in full."""
         return {

@@ -1,0 +1,125 @@
+"""A table that is computed again while its stream goes on: afterwards all is as if it had always been right."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.prove import prove
+from deltaworks.engine.rebuild import Staged, stage
+from deltaworks.errors import CommandError, LakeError
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import Crash, Log, Owner, carry_out
+from tests.shop_rows import random_changes, random_views
+
+
+def staged(owner: Owner, table: str) -> tuple[Staged, dict[str, str]]:
+    """Compute a table again, and what the order to publish it says."""
+    folder = owner.settings.data / "staged" / "one"
+    folder.mkdir(parents=True)
+    anew = owner.settings.changed(data=folder)
+    made = stage(table, catalog=owner.catalog, lake=owner.settings.lake, spark=owner.spark, anew=anew)
+    return made, {"folder": "one"}
+
+
+def shown(owner: Owner, table: str) -> list[dict[str, object]]:
+    """A table's rows, without what says that they are complete: marks are those of then."""
+    return [{name: value for name, value in row.items() if name != "complete"} for row in owner.rows(table)]
+
+
+@pytest.mark.parametrize("crash_at", [None, 0, 1, 2, 3])
+def test_events_that_a_wrong_rule_refused_are_there_in_all_tables(
+    spark: SparkSession, tmp_path: Path, crash_at: int | None
+) -> None:
+    """What came between staging and publishing is in too; the owner may die before any commit of it."""
+    chance = seeded()
+    project = Shop(tmp_path / "project")
+    parts = [random_views(chance, 20, first=100 * number) for number in range(3)]
+    calm, log = Owner(spark, project.settings(tmp_path / "calm"), "web"), Log()
+    for part in parts:
+        log.send(part)
+        calm.take(log.batch())
+    project.edit("silver/page_views.yml", "'^/'", "'^/c'")
+    owner, log = Owner(spark, project.settings(tmp_path / "wrong"), "web"), Log()
+    for part in parts[:2]:
+        log.send(part)
+        owner.take(log.batch())
+    project.edit("silver/page_views.yml", "'^/c'", "'^/'")
+    owner.start()
+    tables = ("silver.page_views", "gold.page_views_per_minute", "gold.user_sessions")
+
+    made, arguments = staged(owner, "silver.page_views")
+    log.send(parts[2])
+    owner.take(log.batch())
+    order = command("publish_rebuilt", "silver.page_views", **arguments)
+    if crash_at is not None:
+        owner.crash_at = owner.commits + crash_at
+        with pytest.raises(Crash):
+            carry_out(owner, order)
+        owner.crash_at = -1
+        owner.start()
+    done = carry_out(owner, order)
+    owner.turn()
+    owner.flow.settle()
+
+    assert made.tables == tables
+    assert done == {"tables": 3}
+    for table in tables:
+        assert shown(owner, table) == shown(calm, table)
+    assert {row["reason"][:4] for row in owner.rows("silver.page_views__quarantine")}.isdisjoint({"rule"})
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+    if crash_at is None:
+        lake, anew = owner.settings.lake, owner.settings.changed(data=tmp_path / "anew")
+        for table in tables[1:]:
+            folder = anew.changed(data=anew.data / table)
+            folder.data.mkdir(parents=True)
+            proof = prove(table, catalog=owner.catalog, lake=lake, spark=spark, anew=folder, keys_min=1)
+            assert proof.verdict == "proved"
+
+
+def test_changes_of_a_database_and_a_view_over_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing was wrong: rows and books are what they were, and changes that come later find their places."""
+    chance = seeded()
+    only = ("silver.orders", "gold.daily_orders")
+    project = Shop(tmp_path / "project")
+    records = random_changes(chance, 60)
+    calm, owner = (Owner(spark, project.settings(tmp_path / name), "shop", only=only) for name in ("calm", "rebuilt"))
+    log = Log()
+    for at in (0, 20):
+        log.send(records[at : at + 20])
+        rows = log.batch()
+        calm.take(rows)
+        owner.take(rows)
+
+    _, arguments = staged(owner, "silver.orders")
+    carry_out(owner, command("publish_rebuilt", "silver.orders", **arguments))
+    log.send(records[40:])
+    rows = log.batch()
+    calm.take(rows)
+    owner.take(rows)
+
+    for table in only:
+        assert owner.rows(table) == calm.rows(table)
+        mine, other = (one.flow.inputs[table].table.entry.totals for one in (owner, calm))
+        assert (mine.read, mine.refused) == (other.read, other.refused)
+    assert owner.verdicts() == {"ok"}
+
+
+def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
+    """The stream would go on with rows that its code does not make."""
+    project = Shop(tmp_path / "project")
+    owner, log = Owner(spark, project.settings(tmp_path / "data"), "web"), Log()
+    log.send(random_views(seeded(), 5))
+    owner.take(log.batch())
+    path = project.folder / "tables/gold/page_views_per_minute/table.py"
+    path.write_text(path.read_text() + "\n# changed\n")
+    _, arguments = staged(owner, "gold.page_views_per_minute")
+
+    with pytest.raises(CommandError, match="was staged by other code than the app runs with"):
+        carry_out(owner, command("publish_rebuilt", "gold.page_views_per_minute", **arguments))
+    with pytest.raises(LakeError, match="nothing was staged there"):
+        carry_out(owner, command("publish_rebuilt", "gold.page_views_per_minute", folder="two"))
