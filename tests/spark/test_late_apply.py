@@ -32,8 +32,9 @@ def apply(owner: Owner, table: str, number: int) -> dict[str, int]:
     return carry_out(owner, command("apply_late_rows", table, number=number))
 
 
-@pytest.mark.parametrize("path", ["auto", "spark"])
-@pytest.mark.parametrize("table", list(ONLY))
+@pytest.mark.parametrize(
+    ("table", "path"), [("gold.notes_per_day", "auto"), ("gold.spells", "auto"), ("gold.spells", "spark")]
+)
 def test_late_rows_that_are_used_make_what_a_correction_makes(
     spark: SparkSession, tmp_path: Path, table: str, path: str
 ) -> None:
@@ -44,7 +45,7 @@ def test_late_rows_that_are_used_make_what_a_correction_makes(
         for policy in ("correct", "side_output")
     )
     log, parts = Log(), list(records(4, 12))
-    for part in parts[:3]:
+    for part in parts[:3] if path == "auto" else parts[1:3]:  # by Spark each commit takes a second
         log.send(part)
         rows = log.batch()
         correct.take(rows)
@@ -52,7 +53,7 @@ def test_late_rows_that_are_used_make_what_a_correction_makes(
     before = aside.rows(table)
     late = aside.flow.inputs[table].table.entry.totals.late
 
-    for commit in range(2):  # claimed, then in the table
+    for commit in range(2) if path == "auto" else (1,):  # claimed, then in the table
         aside.crash_at = aside.commits + commit
         with pytest.raises(Crash):
             apply(aside, table, 7)
@@ -64,6 +65,8 @@ def test_late_rows_that_are_used_make_what_a_correction_makes(
     assert done == {"used": late}
     assert late > 0
     assert before != aside.rows(table) == correct.rows(table)
+    if path == "spark":
+        return
     assert apply(aside, table, 8) == {"used": 0}
     log.send(parts[3])
     rows = log.batch()
@@ -75,10 +78,9 @@ def test_late_rows_that_are_used_make_what_a_correction_makes(
     aside.flow.settle()
     with Picture(aside.catalog, aside.settings.lake) as picture:
         assert [one for one in check(picture, at_rest=False) if one.place.startswith(table)] == []
-    if path == "auto":
-        lake, anew = aside.settings.lake, aside.settings.changed(data=tmp_path / "anew")
-        proof = prove(table, catalog=aside.catalog, lake=lake, spark=spark, anew=anew, keys_min=1)
-        assert proof.verdict == "proved"
+    lake, anew = aside.settings.lake, aside.settings.changed(data=tmp_path / "anew")
+    proof = prove(table, catalog=aside.catalog, lake=lake, spark=spark, anew=anew, keys_min=1)
+    assert proof.verdict == "proved"
 
 
 def test_table_that_sets_nothing_aside_has_nothing_to_apply(spark: SparkSession, tmp_path: Path) -> None:
