@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -157,8 +158,16 @@ def _published(entry: Entry | None, command: int) -> bool:
 def _rows_of(found: Held | None, like: OwnedTable, version: int) -> Iterator[pa.RecordBatch]:
     """The rows of a staged table; those that tell their input's version came with the one that counts now."""
     if found is None:
-        return
-    for batch in found.delta.to_pyarrow_dataset().to_batches(columns=like.stored.names):
+        return iter(())
+    # by Arrow alone: delta-rs cannot read for itself while it writes
+    files = ds.dataset(
+        [str(found.path / name) for name in found.files()],
+        schema=like.stored, format="parquet", partitioning="hive", partition_base_dir=str(found.path),
+    )  # fmt: skip
+
+    def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
         at = batch.schema.get_field_index("_version")
         numbers = pa.array([version] * batch.num_rows, pa.int64())
-        yield batch if at < 0 else batch.set_column(at, "_version", numbers)
+        return batch if at < 0 else batch.set_column(at, "_version", numbers)
+
+    return map(numbered, files.to_batches(columns=like.stored.names))

@@ -103,8 +103,8 @@ def test_changes_of_a_database_and_a_view_over_them(spark: SparkSession, tmp_pat
 
     for table in only:
         assert owner.rows(table) == calm.rows(table)
-        mine, other = (one.flow.inputs[table].table.entry.totals for one in (owner, calm))
-        assert (mine.read, mine.refused) == (other.read, other.refused)
+    mine, other = (one.flow.inputs["silver.orders"].table.entry.totals for one in (owner, calm))
+    assert (mine.read, mine.refused, mine.not_mine) == (other.read, other.refused, other.not_mine)
     assert owner.verdicts() == {"ok"}
 
 
