@@ -1,7 +1,5 @@
 """`doctor --deep`: the checker over the lake."""
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import ControlError, SettingsError
@@ -74,20 +72,10 @@ def _against_source(settings: Settings, picture: "Picture") -> "list[Finding]":
 
 def _against_replay(settings: Settings, picture: "Picture") -> "list[Finding]":
     from deltaworks.engine.checker.replay import replay
-    from deltaworks.engine.jvm_log import jvm_log, no_query_log
-    from deltaworks.engine.session import open_session
-    from deltaworks.settings import AppSettings
+    from deltaworks.engine.recomputing import recomputing
 
-    # beside the lake, not in /tmp: bronze is linked there, not copied
-    with tempfile.TemporaryDirectory(prefix="replay-", dir=settings.data, ignore_cleanup_errors=True) as folder:
-        own = settings.changed(data=Path(folder))
-        with jvm_log(settings.logs / "doctor-deep.log"):
-            spark = open_session(name="doctor", settings=own, app=AppSettings())
-        try:
-            with no_query_log():
-                return replay(picture, spark, own)
-        finally:
-            spark.stop()
+    with recomputing(settings, name="doctor-deep") as (spark, own):
+        return replay(picture, spark, own)
 
 
 def _row(verdict: str, check: str, finding: str, next_step: str = "") -> dict[str, object]:

@@ -1,16 +1,13 @@
 """`prove`: a table recomputed from bronze equals the streamed one."""
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
-from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.engine.prove import Proof
@@ -35,37 +32,19 @@ def prove(
     prove.
     """
     from deltaworks import catalog
+    from deltaworks.engine import prove as proving
+    from deltaworks.engine.recomputing import recomputing
 
     now = settings()
     found = catalog.load(now.project)
-    declared = found[table]  # raises, with the nearest name
-    proof = _proved(now, declared.name, keys_min)
+    name = found[table].name  # raises, with the nearest name
+    with recomputing(now, name="prove") as (spark, own):
+        proof = proving.prove(name, catalog=found, lake=now.lake, spark=spark, anew=own, keys_min=keys_min)
     if as_json:
         show.listing([{"verdict": proof.verdict, **asdict(proof)}], title="prove", as_json=True)
     else:
         _tell(proof)
     raise typer.Exit(_EXIT[proof.verdict])
-
-
-def _proved(now: Settings, table: str, keys_min: int) -> "Proof":
-    from deltaworks import catalog
-    from deltaworks.engine import prove as proving
-    from deltaworks.engine.jvm_log import jvm_log, no_query_log
-    from deltaworks.engine.session import open_session
-    from deltaworks.settings import AppSettings
-
-    # beside the lake, not in /tmp: bronze is linked there, not copied
-    with tempfile.TemporaryDirectory(prefix="prove-", dir=now.data, ignore_cleanup_errors=True) as folder:
-        own = now.changed(data=Path(folder))
-        with jvm_log(now.logs / "prove.log"):
-            spark = open_session(name="prove", settings=own, app=AppSettings())
-        try:
-            with no_query_log():
-                return proving.prove(
-                    table, catalog=catalog.load(now.project), lake=now.lake, spark=spark, anew=own, keys_min=keys_min
-                )
-        finally:
-            spark.stop()
 
 
 def _tell(proof: "Proof") -> None:

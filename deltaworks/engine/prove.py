@@ -176,9 +176,8 @@ def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:
     found = []
     for name in _way(catalog, cut.table):
         declared = catalog[name]
-        rules = (
-            suite_of(declared) if isinstance(declared.table.reads, Json | Debezium) else None
-        )  # elsewhere none judge
+        parses = isinstance(declared.table.reads, Json | Debezium)  # elsewhere no rule judges rows
+        rules = suite_of(declared) if parses else None
         for entry in lineage.entries(name):
             judged_by = (entry.code, None if rules is None else entry.suite)
             if entry.kind in ROW_KINDS and judged_by != (code_of(declared), rules):
