@@ -1,8 +1,13 @@
-"""`rebuild`: a table and those above it are computed again from their inputs."""
+"""`rebuild`, `backfill`, `rewind`: a table and those above it, computed again, whole or in part, or as they were."""
 
 import shutil
+import time
 import uuid
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -10,52 +15,135 @@ from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.settings import Settings
 
-if TYPE_CHECKING:
-    from deltaworks.engine.rebuild import Staged
+_Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
+_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
+_Reason = Annotated[str, typer.Option(help="Why, for the record.")]
+_FORGOTTEN_SECONDS = 7 * 86_400.0
+"""What was staged by a command that was killed is kept so long: its order may be carried out yet."""
+_ASKED = "asked for on the command line"
 
 
 def register(main: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     main.command()(rebuild)
+    main.command()(backfill)
+    main.command()(rewind)
 
 
-def rebuild(
-    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
-    *,
-    by: Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")] = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
-) -> None:
+def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
     """Compute a table again from all of its inputs, with the code and rules of now, and every table above it.
 
     The stream goes on meanwhile; what it brings is in the new table too.
     """
     from deltaworks import catalog
     from deltaworks.cli.commands import order
-    from deltaworks.engine.commands import STAGED
+    from deltaworks.engine.rebuild import stage
+    from deltaworks.engine.recomputing import recomputing
 
     now = settings()
-    name = catalog.load(now.project)[table].name  # raises, with the nearest name
+    found = catalog.load(now.project)
+    name = found[table].name  # raises, with the nearest name
+    with _staging(now) as folder:
+        with recomputing(now, name="rebuild", folder=folder) as (spark, own):
+            staged = stage(name, catalog=found, lake=now.lake, spark=spark, anew=own)
+        _say(f"computed again: {', '.join(staged.tables)}")
+        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+
+
+def backfill(
+    table: _Table,
+    *,
+    since: Annotated[str, typer.Option("--from", help="A day or a time such as 2026-11-22T10:00 (UTC).")],
+    until: Annotated[str, typer.Option("--to", help="Up to then; a day counts whole.")],
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Take a range of event time of an events table again from bronze, with the code and rules of now.
+
+    Every table above it follows what changed. The stream goes on meanwhile.
+    """
+    from deltaworks import catalog
+    from deltaworks.cli.commands import order
+    from deltaworks.engine.backfill import stage
+    from deltaworks.engine.recomputing import recomputing
+
+    first, last = _moment(since, option="--from"), _moment(until, option="--to", end=True)
+    if first >= last:
+        raise typer.BadParameter("The range is empty: --to lies before --from.", param_hint="--to")
+    now = settings()
+    found = catalog.load(now.project)
+    name = found[table].name
+    with _staging(now) as folder:
+        with recomputing(now, name="backfill", folder=folder) as (spark, own):
+            made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
+        batches = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
+        if not made.gone and not made.come:
+            _say(f"{batches}: every row came out as it was, nothing is to be published")
+            return
+        _say(f"{batches}: {made.gone:,} rows of {name} went, {made.come:,} came")
+        _say(f"to be published: {', '.join(made.staged.tables)}")
+        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+
+
+def rewind(
+    table: _Table,
+    *,
+    to: Annotated[str, typer.Option(help="A version, or a time such as 2026-11-22T10:00 (UTC).")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")] = False,
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Bring a table and every table above it back to an earlier version; from there they take again what came since.
+
+    So rows that wrong code or rules have made since are made anew by the code and rules of now.
+    """
+    from deltaworks import catalog
+    from deltaworks.cli.commands import order
+    from deltaworks.engine.rewind import plan, stage
+
+    now = settings()
+    found = catalog.load(now.project)
+    name = found[table].name
+    past = plan(name, catalog=found, lake=now.lake, to=int(to) if to.isdigit() else _moment(to, option="--to"))
+    rows = [
+        {"table": one.table, "from version": one.newest, "to version": one.version, "committed at": one.at,
+         "rows to take again": one.again} for one in past
+    ]  # fmt: skip
+    show.listing(rows, title=f"rewind {name}", as_json=False)
+    if dry_run:
+        return
+    with _staging(now) as folder:
+        stage(past, catalog=found, lake=now.lake, folder=folder)
+        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+
+
+def _moment(text: str, *, option: str, end: bool = False) -> datetime:
+    """A time in UTC; of a day its beginning, or its `end`."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        hint = f"{text!r} is no day or time such as 2026-11-22T10:00."
+        raise typer.BadParameter(hint, param_hint=option) from None
+    if end and len(text) == len("2026-11-22"):
+        found += timedelta(days=1)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _staging(now: Settings) -> Iterator[Path]:
+    """An empty folder beside the lake; it goes when the order that names it has ended."""
+    from deltaworks.engine.publish import STAGED
+
     folder = now.data / STAGED / uuid.uuid4().hex
     folder.mkdir(parents=True)
+    for other in folder.parent.iterdir():
+        if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
     try:
-        staged = _staged(now.changed(data=folder), now, name)
-        show.out.print(f"computed again: {', '.join(staged.tables)}", markup=False, soft_wrap=True)
-        order(name, kind="publish_rebuilt", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _staged(own: Settings, now: Settings, table: str) -> "Staged":
-    from deltaworks import catalog
-    from deltaworks.engine.jvm_log import jvm_log, no_query_log
-    from deltaworks.engine.rebuild import stage
-    from deltaworks.engine.session import open_session
-    from deltaworks.settings import AppSettings
-
-    with jvm_log(now.logs / "rebuild.log"):
-        spark = open_session(name="rebuild", settings=own, app=AppSettings())
-    try:
-        with no_query_log():
-            return stage(table, catalog=catalog.load(now.project), lake=now.lake, spark=spark, anew=own)
-    finally:
-        spark.stop()
+def _say(text: str) -> None:
+    show.out.print(text, markup=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 Both ways carry the same entry and the same txn, expect the same version, and leave the same rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -67,24 +67,28 @@ class Committer:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
         self.commit(table, table.schema.empty_table(), entry)
 
-    def replace(self, table: OwnedTable, rows: Iterable[pa.RecordBatch], entry: Entry) -> None:
-        """Put these rows into the place of all rows, as one commit with `entry`; raises as above."""
+    def replace(self, table: OwnedTable, files: Sequence[deltalake.transaction.AddAction], entry: Entry) -> None:
+        """Put the rows of these files into the place of all rows, as one commit with `entry`; raises as above.
+
+        The files lie in the table's folder already.
+        """
         before = table.version
         self.guard()
         reached(table.name, entry.kind, "before-commit")
-        reader = pa.RecordBatchReader.from_batches(table.stored, (batch.cast(table.stored) for batch in rows))
         try:
-            deltalake.write_deltalake(
-                table.delta,
-                reader,
+            table.delta.create_write_transaction(
+                list(files),
                 mode="overwrite",
+                schema=table.delta.schema(),
+                partition_by=table.delta.metadata().partition_columns,
                 commit_properties=table.properties(entry),
                 post_commithook_properties=HOOKS_OFF,
             )
         except CommitFailedError as error:
             raise _taken(table.name, before + 1) from error
         reached(table.name, entry.kind, "after-commit")
-        table.moved_to(table.delta.version(), entry, brought_rows=True)
+        table.refresh()
+        table.moved_to(before + 1, entry, brought_rows=True)
 
     def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
         """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum", "rebuild",
+    "widen", "vacuum", "publish",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
@@ -121,6 +121,9 @@ class Entry:
     """Ingest batches up to this one may have bad rows beyond `bad_rows_max`: somebody accepted them."""
     claimed: tuple[int, int] | None = None
     """Of a quarantine: (ingest batch, rows) that are on their way to the table; in each entry until it has them."""
+    replaced_at: int | None = None
+    """Version in which rows and place last gave way to others, made elsewhere or long ago: what was added before it
+    says nothing about what is there."""
     command: int | None = None
     format: int = FORMAT
 

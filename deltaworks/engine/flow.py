@@ -427,9 +427,19 @@ class Flow:
     def open_anew(self, name: str) -> None:
         """Read a table's place and memory from what is committed, after it was written to in another way."""
         at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
-        self.writers[at] = self._anew(self.writers[at].declared)
+        writer = self.writers[at] = self._anew(self.writers[at].declared)
+        if isinstance(writer, OverBronze):
+            writer.release(self._committer(None))
+        self.detached.recovered(name)
         for source in self.inputs.values():
             source.fresh = None
+
+    def side(self, name: str, suffix: str) -> OwnedTable | None:
+        """The table beside a table, made now where it is one that most tables never need; None if it has none."""
+        writer = next(one for one in self.writers if one.declared.name == name)
+        if suffix == "waiting" and isinstance(writer, LatestWriter):
+            return writer.waiting()
+        return self.sides.get(name, {}).get(suffix)
 
     def readers(self, name: str) -> dict[str, int]:
         """The tables that read the versions of a table, and the last one that each has taken in full."""

@@ -224,12 +224,7 @@ class OwnedTable:
 
     def rows_added(self, after: int, upto: int) -> list[str]:
         """Absolute paths of the files that batch commits in (after, upto] added."""
-        paths: list[str] = []
-        for version in range(after + 1, upto + 1):
-            commit = read_commit(self.path, version)
-            if commit.entry is not None and commit.entry.kind in ROW_KINDS:
-                paths += [str(self.path / name) for name in commit.added]
-        return paths
+        return files_added(self.path, after, upto)
 
     def read_added(self, after: int, upto: int) -> pa.Table:
         """The rows that batch commits in (after, upto] added."""
@@ -242,6 +237,25 @@ class OwnedTable:
     def bytes_added(self, after: int, upto: int) -> int:
         """Size of the files of `rows_added`."""
         return sum(Path(path).stat().st_size for path in self.rows_added(after, upto))
+
+
+def files_added(path: Path, after: int, upto: int) -> list[str]:
+    """Absolute paths of the files that batch commits in (after, upto] added; raises LakeError if those are not logged."""
+    commits = (read_commit(path, version) for version in range(after + 1, upto + 1))
+    return [
+        str(path / name)
+        for commit in commits
+        if commit.entry is not None and commit.entry.kind in ROW_KINDS
+        for name in commit.added
+    ]
+
+
+def all_there(path: Path, after: int, upto: int) -> bool:
+    """Whether those files are: none of them has been replaced and deleted since."""
+    try:
+        return all(Path(file).exists() for file in files_added(path, after, upto))
+    except LakeError:
+        return False
 
 
 def read_commit(path: Path, version: int) -> Commit:

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.prove import prove
-from deltaworks.engine.rebuild import Staged, stage
+from deltaworks.engine.publish import Staged
+from deltaworks.engine.rebuild import stage
+from deltaworks.engine.rewind import plan
+from deltaworks.engine.rewind import stage as rewind
 from deltaworks.errors import CommandError, LakeError
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
@@ -52,7 +56,7 @@ def test_events_that_a_wrong_rule_refused_are_there_in_all_tables(
     made = staged(owner, "silver.page_views")
     log.send(parts[2])
     owner.take(log.batch())
-    order = command("publish_rebuilt", "silver.page_views", folder="one")
+    order = command("publish", "silver.page_views", folder="one")
     if crash_at is not None:
         owner.crash_at = owner.commits + crash_at
         with pytest.raises(Crash):
@@ -95,7 +99,7 @@ def test_changes_of_a_database_and_a_view_over_them(spark: SparkSession, tmp_pat
         owner.take(rows)
 
     staged(owner, "silver.orders")
-    carry_out(owner, command("publish_rebuilt", "silver.orders", folder="one"))
+    carry_out(owner, command("publish", "silver.orders", folder="one"))
     log.send(records[40:])
     rows = log.batch()
     calm.take(rows)
@@ -106,6 +110,79 @@ def test_changes_of_a_database_and_a_view_over_them(spark: SparkSession, tmp_pat
     mine, other = (one.flow.inputs["silver.orders"].table.entry.totals for one in (owner, calm))
     assert (mine.read, mine.refused, mine.not_mine) == (other.read, other.refused, other.not_mine)
     assert owner.verdicts() == {"ok"}
+
+
+def test_tables_above_go_back_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Each to where it had taken just that version; one that never did is computed anew."""
+    chance = seeded()
+    project = Shop(tmp_path / "project")
+    parts = [random_views(chance, 15, first=100 * number) for number in range(4)]
+    calm, log = Owner(spark, project.settings(tmp_path / "calm"), "web"), Log()
+    for part in parts:
+        log.send(part)
+        calm.take(log.batch())
+    owner, log = Owner(spark, project.settings(tmp_path / "wrong"), "web"), Log()
+    log.send(parts[0])
+    owner.take(log.batch())
+    owner.flow.settle()
+    table = "silver.page_views"
+    before = owner.flow.inputs[table].table.version
+    project.edit("silver/page_views.yml", "'^/'", "'^/c'")
+    owner.start()
+    for part in parts[1:3]:
+        log.send(part)
+        owner.take(log.batch())
+    project.edit("silver/page_views.yml", "'^/c'", "'^/'")
+    owner.start()
+
+    past = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=before)
+    folder = owner.settings.data / "staged" / "one"
+    folder.mkdir(parents=True)
+    rewind(past, catalog=owner.catalog, lake=owner.settings.lake, folder=folder)
+    log.send(parts[3])
+    owner.take(log.batch())
+    done = carry_out(owner, command("publish", table, folder="one"))
+    owner.turn()
+    owner.flow.settle()
+
+    assert [one.table for one in past] == [table, "gold.page_views_per_minute", "gold.user_sessions"]
+    assert min(one.version for one in past) > 0
+    assert done == {"tables": 3}
+    for one in past:
+        assert shown(owner, one.table) == shown(calm, one.table)
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+    (again, *above) = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=before - 1)
+    assert again.version == before - 1
+    assert {one.version for one in above} <= {0, 1, 2}
+
+
+def test_a_new_table_takes_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Not those that gave way, nor those whose files were compacted and deleted."""
+    project = Shop(tmp_path / "project")
+    for name in ("tables", "expectations"):
+        (project.folder / name / "gold").rename(tmp_path / name)
+    table = "silver.page_views"
+    chance = seeded()
+    owner, log = Owner(spark, project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send(random_views(chance, 12, first=100 * number))
+        owner.take(log.batch())
+    staged(owner, table)
+    carry_out(owner, command("publish", table, folder="one"))
+    own = owner.flow.inputs[table].table
+    maintenance.compact(own, command=8, guard=lambda: None, report=lambda _: None)
+    maintenance.vacuum(own, readers={}, hours=0, command=9, guard=lambda: None)
+
+    for name in ("tables", "expectations"):
+        (tmp_path / name).rename(project.folder / name / "gold")
+    later = Owner(spark, owner.settings, "web", epoch=owner.epoch)
+    log.send(random_views(chance, 12, first=300))
+    later.take(log.batch())
+    for gold in ("gold.page_views_per_minute", "gold.user_sessions"):
+        assert sum(row["views"] for row in later.rows(gold)) == len(later.rows(table)) > 0
+    assert later.verdicts() == {"ok"}
 
 
 def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
@@ -119,6 +196,6 @@ def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Pa
     staged(owner, "gold.page_views_per_minute")
 
     with pytest.raises(CommandError, match="was staged by other code than the app runs with"):
-        carry_out(owner, command("publish_rebuilt", "gold.page_views_per_minute", folder="one"))
+        carry_out(owner, command("publish", "gold.page_views_per_minute", folder="one"))
     with pytest.raises(LakeError, match="nothing was staged there"):
-        carry_out(owner, command("publish_rebuilt", "gold.page_views_per_minute", folder="two"))
+        carry_out(owner, command("publish", "gold.page_views_per_minute", folder="two"))
