@@ -240,7 +240,7 @@ class OwnedTable:
 
 
 def files_added(path: Path, after: int, upto: int) -> list[str]:
-    """Absolute paths of the files that batch commits in (after, upto] added; raises LakeError if those are not logged."""
+    """Absolute paths of the files that batch commits in (after, upto] added; LakeError if the log lacks them."""
     commits = (read_commit(path, version) for version in range(after + 1, upto + 1))
     return [
         str(path / name)

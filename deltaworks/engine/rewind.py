@@ -83,7 +83,7 @@ def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path)
 
 
 def lay_out(past: tuple[Past, ...], *, lake: Path, into: Path) -> None:
-    """Link the tables as they were, with those beside them, into an empty lake; raises LakeError for missing files."""
+    """Link the tables as they were, with those beside, into an empty lake; raises LakeError where files are gone."""
     for one in past:
         path = lake / one.table.replace(".", "/", 1)
         for held in (*_beside(path, one), Held(one.table, path, one.version)):
