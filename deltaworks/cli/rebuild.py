@@ -1,4 +1,4 @@
-"""`rebuild`, `backfill`, `rewind`: a table and those above it, computed again, whole or in part, or as they were."""
+"""`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
 
 import shutil
 import time
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,13 @@ from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.settings import Settings
 
+if TYPE_CHECKING:
+    from deltaworks.catalog import Catalog
+
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
 _By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Reason = Annotated[str, typer.Option(help="Why, for the record.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
 _FORGOTTEN_SECONDS = 7 * 86_400.0
 """What was staged by a command that was killed is kept so long: its order may be carried out yet."""
 _ASKED = "asked for on the command line"
@@ -28,6 +32,7 @@ def register(main: typer.Typer) -> None:
     main.command()(rebuild)
     main.command()(backfill)
     main.command()(rewind)
+    main.command()(replay)
 
 
 def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
@@ -89,7 +94,7 @@ def rewind(
     table: _Table,
     *,
     to: Annotated[str, typer.Option(help="A version, or a time such as 2026-11-22T10:00 (UTC).")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")] = False,
+    dry_run: _DryRun = False,
     by: _By = None,
     reason: _Reason = _ASKED,
 ) -> None:
@@ -98,23 +103,66 @@ def rewind(
     So rows that wrong code or rules have made since are made anew by the code and rules of now.
     """
     from deltaworks import catalog
-    from deltaworks.cli.commands import order
-    from deltaworks.engine.rewind import plan, stage
 
     now = settings()
     found = catalog.load(now.project)
+    version = int(to) if to.isdigit() else _moment(to, option="--to")
+    _go_back(now, found, found[table].name, version, dry_run=dry_run, by=by, reason=reason)
+
+
+def replay(
+    table: _Table,
+    *,
+    from_offset: Annotated[str | None, typer.Option(help="A record, as TOPIC/PARTITION/OFFSET.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option(help="A time by the broker's clock, such as 2026-11-22T10:00.")
+    ] = None,
+    dry_run: _DryRun = False,
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Have a table over bronze take again what arrived since a record or a time, and every table above it.
+
+    They go back to where they had nothing of it, as with `rewind`.
+    """
+    from deltaworks import catalog
+    from deltaworks.engine.rewind import before
+
+    if (from_offset is None) == (from_time is None):
+        raise typer.BadParameter("Give one of --from-offset and --from-time.")
+    since = _record(from_offset) if from_offset is not None else _moment(str(from_time), option="--from-time")
+    now = settings()
+    found = catalog.load(now.project)
     name = found[table].name
-    past = plan(name, catalog=found, lake=now.lake, to=int(to) if to.isdigit() else _moment(to, option="--to"))
+    version = before(name, catalog=found, lake=now.lake, since=since)
+    _go_back(now, found, name, version, dry_run=dry_run, by=by, reason=reason)
+
+
+def _go_back(
+    now: Settings, found: "Catalog", name: str, to: int | datetime, *, dry_run: bool, by: str | None, reason: str
+) -> None:
+    from deltaworks.cli.commands import order
+    from deltaworks.engine.rewind import plan, stage
+
+    past = plan(name, catalog=found, lake=now.lake, to=to)
     rows = [
         {"table": one.table, "from version": one.newest, "to version": one.version, "committed at": one.at,
          "rows to take again": one.again} for one in past
     ]  # fmt: skip
-    show.listing(rows, title=f"rewind {name}", as_json=False)
+    show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=False)
     if dry_run:
         return
     with _staging(now) as folder:
         stage(past, catalog=found, lake=now.lake, folder=folder)
         order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+
+
+def _record(text: str) -> tuple[str, int, int]:
+    topic, _, numbers = text.partition("/")
+    partition, _, offset = numbers.partition("/")
+    if not topic or not partition.isdigit() or not offset.isdigit():
+        raise typer.BadParameter(f"{text!r} is not TOPIC/PARTITION/OFFSET.", param_hint="--from-offset")
+    return topic, int(partition), int(offset)
 
 
 def _moment(text: str, *, option: str, end: bool = False) -> datetime:

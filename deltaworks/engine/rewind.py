@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry
@@ -60,6 +65,34 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
         entries = ((at, lineage.entry(name, at)) for at in range(last, 0, -1))
         chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
     return tuple(_past(lineage, name, at) for name, at in chosen.items())
+
+
+def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, int] | datetime) -> int:
+    """The newest version of a table over bronze that has nothing of what arrived since a record, or since a time.
+
+    `since`: topic, partition and offset of the record, or a time by the broker's clock. Raises LakeError where nothing
+    arrived since then, or the table is over other tables.
+    """
+    bronze = catalog[table].inputs[:1]
+    if not bronze or not isinstance(catalog[bronze[0]].table.kept_as, Raw):
+        raise LakeError(table, "does not read bronze itself", "Name a table over bronze; those above follow it")
+    if isinstance(since, datetime):
+        which = ds.field("timestamp") >= pa.scalar(since, pa.timestamp("us", "UTC"))
+    else:
+        topic, partition, offset = since
+        which = (ds.field("topic") == topic) & (ds.field("partition") == partition) & (ds.field("offset") >= offset)
+    lineage = Lineage(lake)
+    rows = DeltaTable(str(lineage.path(bronze[0]))).to_pyarrow_dataset().to_table(columns=["_seq"], filter=which)
+    first = pc.min(rows["_seq"]).as_py()
+    if first is None:
+        raise LakeError(bronze[0], "has nothing since then", f'See "deltaworks ledger {bronze[0]}"')
+    for version in range(lineage.newest(table), -1, -1):
+        entry = lineage.entry(table, version)
+        if entry is None:
+            break
+        if entry.position.batches.get(bronze[0], 0) < first:
+            return version
+    raise LakeError(table, "its log does not go back so far", _rebuild(table))
 
 
 def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[Past, ...]:

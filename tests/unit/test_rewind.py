@@ -1,7 +1,7 @@
 """A table goes back to an earlier version, and takes again what came since: by the rules of now, whenever that dies."""
 
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,12 +9,12 @@ import pytest
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.publish import Staged
-from deltaworks.engine.rewind import Past, plan, stage
+from deltaworks.engine.rewind import Past, before, plan, stage
 from deltaworks.errors import LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
-from tests.flows import Crash, Log, carry_out
+from tests.flows import START, Crash, Log, carry_out
 from tests.shop_rows import broken, random_changes, random_views, view
 
 
@@ -179,3 +179,23 @@ def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
     maintenance.vacuum(own, readers={}, hours=0, command=2, guard=lambda: None)
     with pytest.raises(LakeError, match=f"files of its version {version} were deleted"):
         staged(owner, name, version)
+
+
+def test_what_arrived_since_a_record_or_a_time_is_taken_again(tmp_path: Path) -> None:
+    """The version is the newest that has nothing of it."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        one = view(number, user=1)
+        one.at = START + timedelta(hours=1 + number)
+        log.send([one])
+        owner.take(log.batch())
+    found, lake, name = owner.catalog, owner.settings.lake, "silver.page_views"
+
+    assert before(name, catalog=found, lake=lake, since=("page_views", 1, 1)) == 1
+    assert before(name, catalog=found, lake=lake, since=("page_views", 1, 0)) == 0
+    assert before(name, catalog=found, lake=lake, since=START + timedelta(hours=2, minutes=30)) == 2
+    with pytest.raises(LakeError, match="has nothing since then"):
+        before(name, catalog=found, lake=lake, since=("page_views", 1, 3))
+    with pytest.raises(LakeError, match="does not read bronze itself"):
+        before("bronze.web_events", catalog=found, lake=lake, since=START)
