@@ -4,7 +4,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,18 +42,18 @@ def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
     The stream goes on meanwhile; what it brings is in the new table too.
     """
     from deltaworks import catalog
-    from deltaworks.cli.commands import order
-    from deltaworks.engine.rebuild import stage
+    from deltaworks.engine.rebuild import refuse, stage
     from deltaworks.engine.recomputing import recomputing
 
     now = settings()
     found = catalog.load(now.project)
     name = found[table].name  # raises, with the nearest name
-    with _staging(now) as folder:
-        with recomputing(now, name="rebuild", folder=folder) as (spark, own):
+    refuse(name, found)
+    with _staging(now) as staging:
+        with recomputing(now, name="rebuild", folder=staging.folder) as (spark, own):
             staged = stage(name, catalog=found, lake=now.lake, spark=spark, anew=own)
         _say(f"computed again: {', '.join(staged.tables)}")
-        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+        staging.publish(name, by=by, reason=reason)
 
 
 def backfill(
@@ -68,8 +69,7 @@ def backfill(
     Every table above it follows what changed. The stream goes on meanwhile.
     """
     from deltaworks import catalog
-    from deltaworks.cli.commands import order
-    from deltaworks.engine.backfill import stage
+    from deltaworks.engine.backfill import refuse, stage
     from deltaworks.engine.recomputing import recomputing
 
     first, last = _moment(since, option="--from"), _moment(until, option="--to", end=True)
@@ -78,8 +78,9 @@ def backfill(
     now = settings()
     found = catalog.load(now.project)
     name = found[table].name
-    with _staging(now) as folder:
-        with recomputing(now, name="backfill", folder=folder) as (spark, own):
+    refuse(name, found)
+    with _staging(now) as staging:
+        with recomputing(now, name="backfill", folder=staging.folder) as (spark, own):
             made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
         batches = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
         if not made.gone and not made.come:
@@ -87,7 +88,7 @@ def backfill(
             return
         _say(f"{batches}: {made.gone:,} rows of {name} went, {made.come:,} came")
         _say(f"to be published: {', '.join(made.staged.tables)}")
-        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+        staging.publish(name, by=by, reason=reason)
 
 
 def rewind(
@@ -95,6 +96,7 @@ def rewind(
     *,
     to: Annotated[str, typer.Option(help="A version, or a time such as 2026-11-22T10:00 (UTC).")],
     dry_run: _DryRun = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     by: _By = None,
     reason: _Reason = _ASKED,
 ) -> None:
@@ -107,7 +109,7 @@ def rewind(
     now = settings()
     found = catalog.load(now.project)
     version = int(to) if to.isdigit() else _moment(to, option="--to")
-    _go_back(now, found, found[table].name, version, dry_run=dry_run, by=by, reason=reason)
+    _go_back(now, found, found[table].name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
 
 def replay(
@@ -118,6 +120,7 @@ def replay(
         str | None, typer.Option(help="A time by the broker's clock, such as 2026-11-22T10:00.")
     ] = None,
     dry_run: _DryRun = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     by: _By = None,
     reason: _Reason = _ASKED,
 ) -> None:
@@ -135,26 +138,33 @@ def replay(
     found = catalog.load(now.project)
     name = found[table].name
     version = before(name, catalog=found, lake=now.lake, since=since)
-    _go_back(now, found, name, version, dry_run=dry_run, by=by, reason=reason)
+    _go_back(now, found, name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
 
 def _go_back(
-    now: Settings, found: "Catalog", name: str, to: int | datetime, *, dry_run: bool, by: str | None, reason: str
+    now: Settings,
+    found: "Catalog",
+    name: str,
+    to: int | datetime,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    by: str | None,
+    reason: str,
 ) -> None:
-    from deltaworks.cli.commands import order
     from deltaworks.engine.rewind import plan, stage
 
     past = plan(name, catalog=found, lake=now.lake, to=to)
     rows = [
         {"table": one.table, "from version": one.newest, "to version": one.version, "committed at": one.at,
-         "rows to take again": one.again} for one in past
+         "rows to take again": one.again, "orders undone": ", ".join(map(str, one.undone)) or None} for one in past
     ]  # fmt: skip
-    show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=False)
+    show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=as_json)
     if dry_run:
         return
-    with _staging(now) as folder:
-        stage(past, catalog=found, lake=now.lake, folder=folder)
-        order(name, kind="publish", arguments={"folder": folder.name}, by=by, reason=reason, wait=True)
+    with _staging(now) as staging:
+        stage(past, catalog=found, lake=now.lake, folder=staging.folder)
+        staging.publish(name, by=by, reason=reason)
 
 
 def _record(text: str) -> tuple[str, int, int]:
@@ -172,25 +182,47 @@ def _moment(text: str, *, option: str, end: bool = False) -> datetime:
     except ValueError:
         hint = f"{text!r} is no day or time such as 2026-11-22T10:00."
         raise typer.BadParameter(hint, param_hint=option) from None
-    if end and len(text) == len("2026-11-22"):
+    if end and "T" not in text and " " not in text:
         found += timedelta(days=1)
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+@dataclass
+class _Staging:
+    """A folder beside the lake, and whether an order names it."""
+
+    folder: Path
+    ordered: bool = False
+
+    def publish(self, table: str, *, by: str | None, reason: str) -> None:
+        """Order it, and wait until the order has ended."""
+        from deltaworks.cli.commands import order
+
+        self.ordered = True
+        try:
+            order(table, kind="publish", arguments={"folder": self.folder.name}, by=by, reason=reason, wait=True)
+        except typer.Exit:  # it has failed, or was withdrawn
+            self.ordered = False
+            raise
+        self.ordered = False
+
+
 @contextmanager
-def _staging(now: Settings) -> Iterator[Path]:
-    """An empty folder beside the lake; it goes when the order that names it has ended."""
+def _staging(now: Settings) -> Iterator[_Staging]:
+    """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
     from deltaworks.engine.publish import STAGED
 
-    folder = now.data / STAGED / uuid.uuid4().hex
-    folder.mkdir(parents=True)
-    for other in folder.parent.iterdir():
-        if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
+    staging = _Staging(now.data / STAGED / uuid.uuid4().hex)
+    staging.folder.mkdir(parents=True)
+    for other in staging.folder.parent.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
     try:
-        yield folder
+        yield staging
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not staging.ordered:
+            shutil.rmtree(staging.folder, ignore_errors=True)
 
 
 def _say(text: str) -> None:

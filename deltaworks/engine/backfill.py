@@ -25,11 +25,11 @@ from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged
-from deltaworks.engine.rewind import even, has_taken, lay_out
+from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.late_rows import number_anew
 from deltaworks.engine.writers.stateful import StatefulWriter
-from deltaworks.engine.writers.writer import code_of
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Append
@@ -51,40 +51,44 @@ class Backfilled:
     come: int
 
 
+def refuse(table: str, catalog: Catalog) -> None:
+    """Raise LakeError for a table without a range: only events keep the time at which they happened."""
+    declared = catalog[table]
+    if not isinstance(declared.table.kept_as, Append) or declared.table.event_time is None:
+        finding = "has no range of event time that could be taken again"
+        raise LakeError(table, finding, f'Run "deltaworks rebuild {table}"')
+
+
 def stage(
     table: str, *, since: datetime, until: datetime, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings
 ) -> Backfilled:
-    """Take [since, until) of the table again into the empty lake of `anew`, with the tables above it.
+    """Take [since, until) of the table again into the empty lake of `anew`; the tables above it follow.
 
-    Raises LakeError for a table without a range: only events keep the time at which they happened.
+    Raises LakeError as `refuse` does, and where a table above is behind.
     """
-    declared = catalog[table]
-    if not isinstance(declared.table.kept_as, Append) or declared.table.event_time is None:
-        raise LakeError(
-            table, "has no range of event time that could be taken again", f'Run "deltaworks rebuild {table}"'
-        )
-    past = even(table, catalog=catalog, lake=lake)
-    names = tuple(one.table for one in past)
-    lay_out(past, lake=lake, into=anew.lake)
-    others = dict.fromkeys(source for name in names for source in catalog[name].inputs if source not in names)
-    held = {name: Held(name, lake / name.replace(".", "/", 1)) for name in others}
+    refuse(table, catalog)
+    declared, bronze = catalog[table], catalog[table].inputs[0]
+    chosen, others = even(table, catalog=catalog, lake=lake)
+    held = {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
+    for name, version in (others | chosen).items():
+        for one in laid_out(lake, name, version):
+            held[one.name] = one
     for one in held.values():
         link_table(one, anew.lake)
     epoch = 1 + max(one.entry.epoch for one in held.values())
     flow = Flow(app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
     as_streamed(flow, lake)
+    source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not once more in a replay
+    source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
+    writers = {writer.declared.name: writer for writer in flow.writers}
+    code = {name: writers[name].progress.code for name in chosen}
     ranges = _ranges(flow, declared, since, until)
-    exchange = _take_again(flow, declared, ranges, spark)
+    exchange = _take_again(flow, declared, ranges, spark) if ranges else None
     if exchange is not None:
-        for name in names[1:]:
+        for name in list(chosen)[1:]:
             _follow(flow, name, table, exchange, spark)
-    bronze = declared.inputs[0]
-    staged = Staged(
-        tables=names,
-        code={name: code_of(catalog[name]) for name in names},
-        versions={name: one.version for name, one in held.items() if name != bronze},
-    )
+    staged = Staged(tables=tuple(chosen), base=others | chosen, code=code, versions=others)
     staged.write(anew.data)
     return Backfilled(
         staged=staged,
@@ -106,19 +110,21 @@ class _Exchange:
 def _ranges(flow: Flow, declared: Declared, since: datetime, until: datetime) -> Ranges:
     """The ingest batches that may have rows of the range.
 
-    Those of the rows that are there; those that arrived in the range, or as much before it as a clock may be ahead; and
-    those of refused rows that did not arrive before that: when they happened is not known.
+    Those of the rows that are there; those that arrived in the range, or as much before it as a clock may be ahead, or
+    so near that a copy may be among them; and those of refused rows that did not arrive before that: when they happened
+    is not known.
     """
     own, event_time = flow.inputs[declared.name].table, declared.table.event_time
+    assert isinstance(declared.table.kept_as, Append)
+    within = declared.table.kept_as.within
     upto = own.entry.position.batches.get(declared.inputs[0], 0)
-    early, low, high = (
-        pa.scalar(one, pa.timestamp("us", "UTC")) for one in (since - declared.table.future_max, since, until)
-    )
+    early, late = since - declared.table.future_max - within, until + within
+    early, late, low, high = (pa.scalar(one, pa.timestamp("us", "UTC")) for one in (early, late, since, until))
     at, arrived = ds.field(event_time), ds.field("timestamp")
     found = [
         _batches(own, (at >= low) & (at < high)),
         _batches(flow.sides[declared.name]["quarantine"], arrived >= early),
-        _batches(flow.inputs[declared.inputs[0]].table, (arrived >= early) & (arrived < high)),
+        _batches(flow.inputs[declared.inputs[0]].table, (arrived >= early) & (arrived < late)),
     ]
     return joined({seq for some in found for seq in some if seq <= upto})
 
@@ -148,23 +154,20 @@ def _take_again(flow: Flow, declared: Declared, ranges: Ranges, spark: SparkSess
     own, side = flow.inputs[name].table, flow.sides[name]["quarantine"]
     committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
     place, seq, totals, version = own.entry.position, own.entry.ingest_seq, own.entry.totals, own.version
-    if not ranges:
-        return None
     here = " or ".join(f"(_seq between {first} and {last})" for first, last in ranges)
-    rows, refused = own.rows(), side.rows()
+    rows = own.rows()
     committer.delete(own, here, own.entry.follow("redo"))
     taken = rows - own.rows()
     read = _rows_in(flow.inputs[bronze].table, ranges)
-    before = _rows_in(side, ranges)
-    committer.delete(side, here, side.entry.follow("redo", counts=Counts(read=-before, taken=-before), claimed=None))
-    refused -= side.rows()
+    refused = _rows_in(side, ranges)
+    committer.delete(side, here, side.entry.follow("redo", counts=Counts(read=-refused, taken=-refused), claimed=None))
     writer = next(one for one in flow.writers if one.declared.name == name)
     assert isinstance(writer, AppendWriter)
+    writer.between = True
     strays = place.strays
     for first, last in ranges:
         writer.progress.position = replace(place, batches={**place.batches, bronze: first - 1}, strays=strays)
         writer.progress.ingest_seq, writer.until = first - 1, last
-        writer.seen.forget()
         while writer.behind():
             flow.take_slice(name, spark)
         strays = writer.progress.position.strays
@@ -192,9 +195,9 @@ def _follow(flow: Flow, name: str, changed: str, exchange: _Exchange, spark: Spa
     """A table above takes what changed: a view by its inputs' feeds, the others what they made of those rows."""
     committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
     writer = next(one for one in flow.writers if one.declared.name == name)
-    if not has_taken(writer.table.entry, writer.declared.inputs):  # it will take what there is
-        return
     match writer:
+        case AggregateWriter() | StatefulWriter() if not writer.table.entry.position.versions.get(changed):
+            return  # it will take what there is
         case AggregateWriter():
             writer.exchanged(spark, committer, gone=exchange.gone, come=exchange.come)
         case StatefulWriter():
@@ -204,6 +207,8 @@ def _follow(flow: Flow, name: str, changed: str, exchange: _Exchange, spark: Spa
             while writer.behind():
                 flow.take_slice(name, spark)
     writer.settle(committer)
+    if (late := flow.sides.get(name, {}).get("late")) is not None:
+        number_anew(committer, late)
 
 
 def _rows_in(table: OwnedTable, ranges: Ranges) -> int:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from deltaworks.engine.checker.picture import Held
+from deltaworks.errors import LakeError
 
 
 def link_file(file: Path, to: Path) -> None:
@@ -19,11 +20,15 @@ def link_file(file: Path, to: Path) -> None:
 
 
 def link_table(held: Held, lake: Path) -> None:
-    """A table at its version in another lake: its log is copied, as it is written to. Raises FileNotFoundError."""
+    """A table at its version in another lake: its log is copied. Raises LakeError where files are gone."""
     to = lake / held.path.parent.name / held.path.name
     (to / "_delta_log").mkdir(parents=True)
     for file in (held.path / "_delta_log").iterdir():
         if file.name[:20].isdigit() and int(file.name[:20]) <= held.version and file.is_file():
             shutil.copy2(file, to / "_delta_log" / file.name)
-    for name in held.files():
-        link_file(held.path / name, to / name)
+    try:
+        for name in held.files():
+            link_file(held.path / name, to / name)
+    except FileNotFoundError:
+        finding = f"files of its version {held.version} were deleted"
+        raise LakeError(held.name, finding, f'Run it again, or "deltaworks rebuild {held.name}"') from None

@@ -14,21 +14,24 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Clause, Committer, Merge
-from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.linking import link_file
+from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.errors import CommandError, LakeError
 
 STAGED = "staged"
 """Folder beside the lake for tables that are not published yet."""
+UNDONE = frozenset({"publish", "late", "replay"})
+"""Kinds of entries whose work a table that was staged before them does not have."""
 _ABOUT = "staged.json"
 _AGAIN = "Order it again"
 
@@ -37,11 +40,13 @@ _AGAIN = "Order it again"
 class Staged:
     """What lies in a folder: the tables, inputs first.
 
-    `code`: by table what made its rows, where the app must run with the same. `versions`: of inputs that are not among
-    the tables the version that was taken.
+    `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
+    what made its rows, where the app must run with the same. `versions`: of inputs that are not among the tables the
+    version that was taken.
     """
 
     tables: tuple[str, ...]
+    base: Mapping[str, int]
     code: Mapping[str, str]
     versions: Mapping[str, int]
 
@@ -52,11 +57,20 @@ class Staged:
             found = json.loads((folder / _ABOUT).read_text())
         except FileNotFoundError:
             raise LakeError(str(folder), "nothing was staged there", _AGAIN) from None
-        return cls(tables=tuple(found["tables"]), code=found["code"], versions=found["versions"])
+        return cls(**{**found, "tables": tuple(found["tables"])})
 
     def write(self, folder: Path) -> None:
         """Say that all of it is there."""
         (folder / _ABOUT).write_text(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """A table, or one beside it, whose files are linked: the commit is all that is left."""
+
+    into: OwnedTable
+    found: Held | None
+    files: tuple[AddAction, ...]
 
 
 def with_those_above(catalog: Catalog, table: str) -> tuple[str, ...]:
@@ -72,53 +86,54 @@ def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
     """Put what was staged in a folder into the place of these tables' rows; the result says how many tables those are.
 
     All of it is one step: no table takes rows that another one has not got yet. Given again after a crash it goes on
-    with the tables that have not got theirs. Raises CommandError where the app runs with other code than made them.
+    with the tables that have not got theirs. Raises CommandError where the app runs with other code than made them, or
+    where something was ordered about these tables since they were staged.
     """
     yield from ()
     staged = Staged.read(folder)
+    _refuse(flow, staged, folder, command)
+    left = [name for name in staged.tables if not _has(flow.inputs[name].table.entry, folder)]
+    ready = {name: _prepare(flow, name, folder / "lake") for name in left}  # what can fail does so before any commit
+    versions = dict(staged.versions)
+    for name in staged.tables:
+        if name in ready:
+            try:
+                _publish(flow, ready[name], folder, versions, command)
+                flow.open_anew(name)
+            except Exception as error:  # what it remembers is not what is committed
+                flow.detached.failed(name, error)
+                raise
+        versions[name] = flow.inputs[name].table.entry.replaced_at
+    return {"tables": len(staged.tables)}
+
+
+def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
     writers = {writer.declared.name: writer for writer in flow.writers}
     for name in staged.tables:
         if name not in writers:
             raise CommandError(f"command {command}", f"app {flow.app} has no table {name}", _AGAIN)
-        if staged.code.get(name, code := writers[name].progress.code) != code:
+        code = writers[name].progress.code
+        if staged.code.get(name, code) != code:
             finding = f"{name} was staged by other code than the app runs with"
             raise CommandError(f"command {command}", finding, f"Restart app {flow.app}, then order it again")
-    versions = dict(staged.versions)
-    for name in staged.tables:
-        own = flow.inputs[name].table
-        done = next((one.version for one in own.commits_backwards() if _published(one.entry, command)), None)
-        if done is None:
-            _publish(flow, name, folder / "lake", versions, command)
-            flow.open_anew(name)
-            done = own.version
-        versions[name] = done
-    return {"tables": len(staged.tables)}
+    if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
+        return
+    for name, version in staged.base.items():
+        for commit in flow.inputs[name].table.commits_backwards():
+            if commit.version <= version:
+                break
+            if commit.entry is not None and commit.entry.kind in UNDONE:
+                finding = f"command {commit.entry.command} has changed {name} since it was staged"
+                raise CommandError(f"command {command}", finding, _AGAIN)
 
 
-def _publish(flow: Flow, name: str, lake: Path, versions: Mapping[str, int], command: int) -> None:
-    """One table: those beside it first, its own entry closes the group."""
+def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
+    """Those beside a table first, its own closes the group."""
     own, made = flow.inputs[name].table, Held(name, lake / name.replace(".", "/", 1))
-    position = made.entry.position
-    position = replace(
-        position, versions={source: versions.get(source, at) for source, at in position.versions.items()}
-    )
-    committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
-
-    def put(into: OwnedTable, found: Held | None) -> None:
-        entry = into.entry.follow(
-            "publish",
-            command=command,
-            counts=(Counts() if found is None else found.entry.totals) - into.entry.totals,
-            position=position,
-            ingest_seq=made.entry.ingest_seq,
-            code=None if found is None else found.entry.code,
-            suite=None if found is None else found.entry.suite,
-            claimed=None if found is None else found.entry.claimed,
-            event_high=None if found is None else found.entry.event_high,
-            replaced_at=into.version + 1,
-        )
-        committer.replace(into, [] if found is None else _linked(found, into), entry)
-
+    declared = flow.catalog[name]
+    if declared.transform is not None:
+        load_transform(declared)
+    ready = []
     beside = {path.name.partition("__")[2]: path for path in made.path.parent.glob(f"{made.path.name}__*")}
     for suffix in dict.fromkeys((*flow.sides.get(name, {}), *beside)):
         side, path = flow.side(name, suffix), beside.get(suffix)
@@ -127,31 +142,57 @@ def _publish(flow: Flow, name: str, lake: Path, versions: Mapping[str, int], com
         found = Held(side.name, path) if path is not None and DeltaTable.is_deltatable(str(path)) else None
         if suffix == "quarantine" and found is not None:
             found = _with_decisions(found, side)
-        put(side, found)
-    put(own, made)
+        ready.append(_Ready(into=side, found=found, files=() if found is None else tuple(_linked(found, side))))
+    return [*ready, _Ready(into=own, found=made, files=tuple(_linked(made, own)))]
 
 
-def _published(entry: Entry | None, command: int) -> bool:
-    return entry is not None and entry.kind == "publish" and entry.command == command
+def _publish(flow: Flow, group: list[_Ready], folder: Path, versions: Mapping[str, int], command: int) -> None:
+    made = group[-1].found
+    assert made is not None
+    position = _here(made.entry.position, versions)
+    committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
+    for one in group:
+        into, then = one.into, Entry(kind="create", app="", epoch=0) if one.found is None else one.found.entry
+        entry = into.entry.follow(
+            "publish",
+            command=command,
+            counts=then.totals - into.entry.totals,
+            position=position,
+            ingest_seq=made.entry.ingest_seq,
+            code=then.code,
+            suite=then.suite,
+            claimed=then.claimed,
+            event_high=then.event_high,
+            replaced=(into.version + 1, folder.name),
+        )
+        schema = None
+        if into.outdated is not None:
+            schema = Schema.from_arrow(into.stored) if one.found is None else one.found.delta.schema()
+        committer.replace(into, one.files, entry, schema=schema)
 
 
-def _linked(made: Held, into: OwnedTable) -> list[AddAction]:
+def _here(position: Position, versions: Mapping[str, int]) -> Position:
+    """A place in the versions of this lake; who has taken nothing of an input takes what is there."""
+    return replace(position, versions={of: versions.get(of, at) if at else at for of, at in position.versions.items()})
+
+
+def _has(entry: Entry, folder: Path) -> bool:
+    return entry.replaced is not None and entry.replaced[1] == folder.name
+
+
+def _linked(made: Held, into: OwnedTable) -> Iterator[AddAction]:
     """The files of a staged table, under new names in the table's folder: a commit cannot name one as gone and come."""
-    found = []
     for add in _added(made):
         source, name = made.path / unquote(add["path"]), f"part-{uuid.uuid4().hex}.parquet"
         link_file(source, into.path / name)
-        found.append(
-            AddAction(
-                path=name,
-                size=add["size"],
-                partition_values=add.get("partitionValues") or {},
-                modification_time=add["modificationTime"],
-                data_change=True,
-                stats=add.get("stats") or "{}",
-            )
+        yield AddAction(
+            path=name,
+            size=add["size"],
+            partition_values=add.get("partitionValues") or {},
+            modification_time=add["modificationTime"],
+            data_change=True,
+            stats=add.get("stats") or "{}",
         )
-    return found
 
 
 def _added(made: Held) -> Iterator[Mapping[str, Any]]:
@@ -165,7 +206,8 @@ def _added(made: Held) -> Iterator[Mapping[str, Any]]:
                 there.remove(unquote(add["path"]))
                 yield add
     if there:
-        raise LakeError(made.name, f"its log does not tell of {len(there)} of its files any more", "Rebuild it")
+        finding = f"its log does not tell of {len(there)} of its files any more"
+        raise LakeError(made.name, finding, f'Run "deltaworks rebuild {made.name}" instead')
 
 
 def _with_decisions(made: Held, own: OwnedTable) -> Held:

@@ -5,27 +5,40 @@ A process of its own does so while the stream goes on, by the app's own writers.
 
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.checker.replay import as_streamed, use_late_again
 from deltaworks.engine.commit import Committer
+from deltaworks.engine.entry import Entry
 from deltaworks.engine.flow import Flow
-from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, with_those_above
-from deltaworks.engine.writers.writer import code_of
+from deltaworks.engine.writers.late_rows import number_anew
+from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
 
 
-def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings) -> Staged:
-    """Compute the table and those above it again, into the empty lake of `anew`; raises LakeError for bronze."""
+def refuse(table: str, catalog: Catalog) -> None:
+    """Raise LakeError for what cannot be computed again."""
     if isinstance(catalog[table].table.kept_as, Raw):
         raise LakeError(table, "is what came, and cannot be computed again", "Name a table above it")
+
+
+def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings) -> Staged:
+    """Compute the table and those above it again into the empty lake of `anew`, up to where they stand.
+
+    Raises LakeError for bronze.
+    """
+    refuse(table, catalog)
     names = with_those_above(catalog, table)
+    before = {name: held for name in names if (held := _held(lake, name)) is not None}
+    entries = {name: Entry(kind="create", app="", epoch=0) for name in names}
+    entries |= {name: held.entry for name, held in before.items()}
     inputs = dict.fromkeys(source for name in names for source in catalog[name].inputs if source not in names)
     held = {name: Held(name, lake / name.replace(".", "/", 1)) for name in inputs}
     bronze = [name for name in inputs if isinstance(catalog[name].table.kept_as, Raw)]
@@ -41,20 +54,29 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     as_streamed(flow, lake)
     writers = {writer.declared.name: writer for writer in flow.writers}
     for name in names:
-        while writers[name].behind():
+        writer, position = writers[name], entries[name].position
+        if isinstance(writer, OverBronze):  # beyond, lateness is not decided yet: the stream takes that
+            writer.until = position.batches.get(writer.bronze, 0)
+        while writer.behind():
             flow.take_slice(name, spark)
-        own = Held(name, lake / name.replace(".", "/", 1))
-        use_late_again(flow, name, spark, lake, uses=(own.entry.position.applied or (0, 0))[0])
-        writers[name].settle(committer)
+        use_late_again(flow, name, spark, lake, uses=(position.applied or (0, 0))[0])
+        writer.settle(committer)
         if (late := flow.sides.get(name, {}).get("late")) is not None:
-            _number_anew(late)
+            number_anew(committer, late)
+    outside = {name: one.version for name, one in held.items() if name not in bronze}
     staged = Staged(
         tables=names,
-        code={name: code_of(catalog[name]) for name in names},
-        versions={name: held[name].version for name in inputs if name not in bronze},
+        base={name: one.version for name, one in before.items()} | outside,
+        code={name: writers[name].progress.code for name in names},
+        versions=outside,
     )
     staged.write(anew.data)
     return staged
+
+
+def _held(lake: Path, name: str) -> Held | None:
+    path = lake / name.replace(".", "/", 1)
+    return Held(name, path) if DeltaTable.is_deltatable(str(path)) else None
 
 
 def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> None:
@@ -63,12 +85,3 @@ def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> 
     rows = spark.read.format("delta").option("versionAsOf", held.version).load(str(held.path))
     entry = own.entry.follow("batch", position=held.entry.position, ingest_seq=held.entry.ingest_seq)
     committer.commit(own, rows.select(*own.schema.names), entry)
-
-
-def _number_anew(late: OwnedTable) -> None:
-    """The versions that brought late rows here mean nothing in the lake: these rows come with their table."""
-    late.delta.update(
-        {"_version": "0"},
-        commit_properties=late.properties(late.entry.follow("redo")),
-        post_commithook_properties=HOOKS_OFF,
-    )

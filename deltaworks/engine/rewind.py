@@ -3,7 +3,7 @@
 From there each takes again what has come since, with the code and rules of now. No Spark here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
-from deltaworks.engine.entry import Entry
+from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.log import read_log
@@ -24,12 +24,18 @@ from deltaworks.engine.through import Lineage
 from deltaworks.errors import LakeError
 from deltaworks.words.keeping import Raw, View
 
+VERSIONS_MAX = 20
+"""So far back a version is looked for at which the tables above stood."""
+_DECISIONS = frozenset({"accept", "replay", "discard", "late"})
+"""Kinds of entries by which somebody decided something about single rows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
     """Where a table goes back to: from the newest version to an earlier one, committed then.
 
-    `again`: how many rows of its inputs it has read since, which it takes again.
+    `again`: how many rows of its inputs it has read since, which it takes again. `undone`: orders about single rows
+    that were carried out since, by their numbers.
     """
 
     table: str
@@ -37,10 +43,7 @@ class Past:
     version: int
     at: datetime | None
     again: int
-
-
-VERSIONS_MAX = 20
-"""So far back a version is looked for at which the tables above stood."""
+    undone: tuple[int, ...]
 
 
 def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Past, ...]:
@@ -55,16 +58,7 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     version = _version_at(lineage, table, to) if isinstance(to, datetime) else to
     if not 0 <= version <= newest:
         raise LakeError(table, f"has no version {version}", f"Its versions are 0 to {newest}")
-    chosen = {table: version}
-    for name in with_those_above(catalog, table)[1:]:
-        inputs = {one: lineage.as_good_as(one, chosen[one]) for one in catalog[name].inputs if one in chosen}
-        last = lineage.newest(name)
-        if not has_taken(lineage.entry(name, last), inputs):  # it takes what there is
-            chosen[name] = last
-            continue
-        entries = ((at, lineage.entry(name, at)) for at in range(last, 0, -1))
-        chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
-    return tuple(_past(lineage, name, at) for name, at in chosen.items())
+    return tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
 
 
 def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, int] | datetime) -> int:
@@ -95,36 +89,57 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
     raise LakeError(table, "its log does not go back so far", _rebuild(table))
 
 
-def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[Past, ...]:
-    """The newest version of a table at which those above it stood; raises LakeError if none is near."""
-    newest = Lineage(lake).newest(table)
-    for version in range(newest, max(newest - VERSIONS_MAX, 0), -1):
-        found = plan(table, catalog=catalog, lake=lake, to=version)
-        if all(one.version or not one.newest for one in found):
-            return found
+def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """The newest versions of a table and those above it at which they stood together, and of their other inputs.
+
+    Raises LakeError if there are none near: a table above is behind.
+    """
+    lineage = Lineage(lake)
+    newest = lineage.newest(table)
+    for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
+        found = _together(lineage, catalog, table, version)
+        others = _others(lineage, catalog, found)
+        # at version 0 it would be computed anew
+        if others is not None and all(at or not lineage.newest(name) for name, at in found.items() if name != table):
+            return found, others
     finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
-    raise LakeError(table, finding, "Try again in a moment; an app that is drained is always even")
+    raise LakeError(table, finding, 'Try again when none is behind or set aside: "deltaworks app status"')
 
 
 def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path) -> Staged:
     """Stage the tables as they were in a folder; raises LakeError where files are gone."""
-    _refuse_what_is_gone(past[0], catalog, lake)  # the others read those before them
-    lay_out(past, lake=lake, into=folder / "lake")
-    staged = Staged(tables=tuple(one.table for one in past), code={}, versions={})
+    names = tuple(one.table for one in past)
+    for one in past:
+        _refuse_what_is_gone(one, catalog, lake, names)
+        for held in laid_out(lake, one.table, one.version):
+            link_table(held, folder / "lake")
+    staged = Staged(tables=names, base={one.table: one.newest for one in past}, code={}, versions={})
     staged.write(folder)
     return staged
 
 
-def lay_out(past: tuple[Past, ...], *, lake: Path, into: Path) -> None:
-    """Link the tables as they were, with those beside, into an empty lake; raises LakeError where files are gone."""
-    for one in past:
-        path = lake / one.table.replace(".", "/", 1)
-        for held in (*_beside(path, one), Held(one.table, path, one.version)):
-            try:
-                link_table(held, into)
-            except FileNotFoundError:
-                finding = f"files of its version {held.version} were deleted"
-                raise LakeError(held.name, finding, _rebuild(one.table)) from None
+def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
+    """A table at a version, and the tables beside it as they were then: none has rows that it had not taken."""
+    path = lake / table.replace(".", "/", 1)
+    logged = read_log(path, version)
+    if logged is None or logged.at is None or logged.entry is None:
+        raise LakeError(table, f"its log has no version {version}", _rebuild(table))
+    yield Held(table, path, version)
+    for side in sorted(path.parent.glob(f"{path.name}__*")):
+        name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
+        of_tables = "_version" in newest.schema.names
+        for at in range(newest.version, -1, -1):
+            found = read_log(side, at)
+            if found is None or found.entry is None:
+                raise LakeError(name, f"its log has no version {at}", _rebuild(table))
+            # by time alone is not enough: its owner may have died between the two
+            if (
+                found.at is not None
+                and found.at <= logged.at
+                and not ahead(found.entry, logged.entry, of_tables=of_tables)
+            ):
+                yield Held(name, side, at)
+                break  # else it was made later
 
 
 def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
@@ -138,9 +153,19 @@ def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     raise LakeError(table, "was made after that time", "Name a later time")
 
 
-def has_taken(entry: Entry | None, inputs: Iterable[str]) -> bool:
-    """Whether a table has taken anything of these inputs yet."""
-    return entry is not None and any(entry.position.versions.get(one) for one in inputs)
+def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> dict[str, int]:
+    """Which version of each table above belongs to a version: its newest with just that, else 0, where it was empty."""
+    chosen = {table: version}
+    for name in with_those_above(catalog, table)[1:]:
+        inputs = {one: lineage.as_good_as(one, chosen[one]) for one in catalog[name].inputs if one in chosen}
+        last = lineage.newest(name)
+        taken = lineage.entry(name, last)
+        if taken is not None and not any(taken.position.versions.get(one) for one in inputs):
+            chosen[name] = last  # it has taken nothing of them yet, and takes what there is
+            continue
+        entries = ((at, lineage.entry(name, at)) for at in range(last, 0, -1))
+        chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
+    return chosen
 
 
 def _stands_at(lineage: Lineage, entry: Entry | None, inputs: Mapping[str, int]) -> bool:
@@ -148,43 +173,59 @@ def _stands_at(lineage: Lineage, entry: Entry | None, inputs: Mapping[str, int])
     return all(lineage.as_good_as(source, taken.get(source, 0)) == at for source, at in inputs.items())
 
 
+def _others(lineage: Lineage, catalog: Catalog, chosen: Mapping[str, int]) -> dict[str, int] | None:
+    """The versions that these have taken of tables that are not among them; None where two disagree."""
+    found: dict[str, int] = {}
+    for name, version in chosen.items():
+        entry = lineage.entry(name, version)
+        for source, taken in entry.position.versions.items() if entry is not None else ():
+            if source in chosen or source not in catalog[name].inputs:
+                continue
+            at = lineage.as_good_as(source, taken)
+            if found.setdefault(source, at) != at:
+                return None
+    return found
+
+
 def _past(lineage: Lineage, name: str, version: int) -> Past:
     newest = lineage.newest(name)
     then, now = (lineage.entry(name, at) for at in (version, newest))
-    if then is None or now is None:
-        raise LakeError(name, f"neither its log nor ops.ledger has version {version}", _rebuild(name))
     logged = read_log(lineage.path(name), version)
-    again = now.totals.read - then.totals.read
-    return Past(table=name, newest=newest, version=version, at=None if logged is None else logged.at, again=again)
+    if then is None or now is None or logged is None:
+        raise LakeError(name, f"its log has no version {version}", _rebuild(name))
+    undone = set[int]()
+    for one in (name, f"{name}__quarantine"):
+        for entry in _since(lineage, one, logged.at):
+            if entry.kind in _DECISIONS and entry.command:
+                undone.add(entry.command)
+    return Past(
+        table=name, newest=newest, version=version, at=logged.at, again=now.totals.read - then.totals.read,
+        undone=tuple(sorted(undone)),
+    )  # fmt: skip
 
 
-def _beside(path: Path, one: Past) -> Iterator[Held]:
-    """The tables beside one, as they were when its version was committed: theirs come first."""
-    logged = read_log(path, one.version)
-    if logged is None or logged.at is None or logged.entry is None:
-        raise LakeError(one.table, f"its log has no version {one.version}", _rebuild(one.table))
-    for side in sorted(path.parent.glob(f"{path.name}__*")):
-        name, version = f"{path.parent.name}.{side.name}", Held(side.name, side).version
-        while version >= 0:
-            found = read_log(side, version)
-            if found is None:
-                raise LakeError(name, f"its log has no version {version}", _rebuild(one.table))
-            if found.at is not None and found.at <= logged.at:
-                break
-            version -= 1
-        if version >= 0:  # else it was made later
-            yield Held(name, side, version)
+def _since(lineage: Lineage, name: str, moment: datetime | None) -> Iterator[Entry]:
+    if not DeltaTable.is_deltatable(str(lineage.path(name))):
+        return
+    for version in range(lineage.newest(name), -1, -1):
+        logged = read_log(lineage.path(name), version)
+        if logged is None or (moment is not None and logged.at is not None and logged.at <= moment):
+            return
+        if logged.entry is not None:
+            yield logged.entry
 
 
-def _refuse_what_is_gone(one: Past, catalog: Catalog, lake: Path) -> None:
+def _refuse_what_is_gone(one: Past, catalog: Catalog, lake: Path, names: tuple[str, ...]) -> None:
     """What an input that stays has added since must be there, to be taken again; a view looks at what there is."""
     declared, lineage = catalog[one.table], Lineage(lake)
     entry = lineage.entry(one.table, one.version)
     if entry is None or isinstance(declared.table.kept_as, View):
         return
     for source, taken in entry.position.versions.items():
+        if source in names or not taken:
+            continue
         now = lineage.entry(source, newest := lineage.newest(source))
-        if now is None or taken < (now.replaced_at or 0) or not all_there(lineage.path(source), taken, newest):
+        if now is None or taken < now.replaced_at or not all_there(lineage.path(source), taken, newest):
             finding = f"what {source} has brought since its version {taken} is not there any more"
             raise LakeError(one.table, finding, _rebuild(one.table))
 

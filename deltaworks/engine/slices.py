@@ -56,7 +56,7 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
     upto = table.data_version
     if after >= upto:
         return None
-    replaced = table.entry.replaced_at or 0
+    replaced = table.entry.replaced_at
     if 0 < after < replaced:
         finding = f"what was taken of it up to version {after} gave way to other rows in version {replaced}"
         raise LakeError(table.name, finding, "Rebuild the table that took it")

@@ -1,5 +1,6 @@
 """A range of events taken again from bronze: the same as if the rules had always been right, whatever goes on."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks import catalog
 from deltaworks.engine import backfill
 from deltaworks.engine.backfill import Backfilled, joined
 from deltaworks.engine.checker import Picture, check
@@ -16,14 +18,47 @@ from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import START, Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import broken, view
+from tests.spark.test_stateful import answered, have, same, spells
+from tests.spells import project, records
+from tests.tiny_project import Project
 
+WRITERS = '''"""Notes of each member."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.notes",
+    kept_as=view(keys=("member_id",)),
+    columns=(
+        Column("member_id", "bigint", doc="Who wrote."),
+        Column("notes", "bigint", null=False, doc="How many there are."),
+    ),
+    owner="tests",
+)
+'''
+WRITERS_TRANSFORM = '''"""Notes to writers."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(notes: DataFrame) -> DataFrame:
+    """Count."""
+    return notes.groupBy("member_id").agg(F.count("*").alias("notes"))
+
+
+def keys_from(notes: DataFrame) -> DataFrame:
+    """Who wrote."""
+    return notes.select("member_id")
+'''
 TABLE = "silver.page_views"
 ABOVE = ("gold.page_views_per_minute", "gold.user_sessions")
 DAY = timedelta(days=1)
 Made = Callable[[str], tuple[Owner, Owner, Log, list[Record]]]
 
 
-def days(count: int, *, each: int = 14) -> list[list[Record]]:
+def days(count: int, *, each: int = 9) -> list[list[Record]]:
     """Views of several days, four apart, a batch each; most arrive when they happen, some hours late, some twice."""
     chance = seeded()
     found = []
@@ -42,12 +77,12 @@ def days(count: int, *, each: int = 14) -> list[list[Record]]:
     return found
 
 
-def staged(owner: Owner, first: datetime, last: datetime, *, name: str = "one") -> Backfilled:
+def staged(owner: Owner, first: datetime, last: datetime, *, name: str = "one", table: str = TABLE) -> Backfilled:
     """Take a range again, in the folder that the order to publish it names."""
     folder = owner.settings.data / "staged" / name
     folder.mkdir(parents=True)
     return backfill.stage(
-        TABLE, since=first, until=last, catalog=owner.catalog, lake=owner.settings.lake, spark=owner.spark,
+        table, since=first, until=last, catalog=owner.catalog, lake=owner.settings.lake, spark=owner.spark,
         anew=owner.settings.changed(data=folder),
     )  # fmt: skip
 
@@ -148,15 +183,55 @@ def test_rows_that_should_never_have_come_go(made: Made) -> None:
         assert check(picture, at_rest=True) == []
 
 
-def test_what_has_no_range_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows come that a wrong rule refused, then a stricter one takes them away: each table is as by brute force."""
+    settings, log = project(tmp_path, "side_output"), Log()
+    copy = Project.at(settings.project)
+    copy.write("tables/gold/writers/table.py", WRITERS)
+    copy.write("tables/gold/writers/transform.py", WRITERS_TRANSFORM)
+    copy.write("expectations/gold/writers.yml", "waived: judged here\n")
+    copy.write("tables/gold/writers/cases/none.yml", "doc: None.\ngiven: {silver.notes: []}\nthen: {rows: []}\n")
+    right, wrong = "min_value: 0}", "min_value: 0, max_value: 3}"
+    owner = Owner(spark, settings, "tiny")
+    *parts, last = records(4, 9)
+    for number, part in enumerate(parts):
+        log.send(part)
+        owner.take(log.batch())
+        if number == 1:
+            copy.edit("expectations/silver/notes.yml", right, wrong)
+            owner.start()
+    copy.edit("expectations/silver/notes.yml", wrong, right)
+    owner.start()
+
+    for number, name in enumerate(("come", "go")):
+        owner.flow.settle()
+        found = staged(owner, START - DAY, START + DAY, name=name, table="silver.notes")
+        if name == "come":
+            log.send(last)
+            owner.take(log.batch())
+        done = carry_out(owner, command("publish", "silver.notes", number=number, folder=name))
+        owner.turn()
+        owner.flow.settle()
+
+        assert done == {"tables": 4}
+        assert (found.come > 0, found.gone > 0) == (name == "come", name == "go")
+        assert same(have(owner, "gold.spells"), spells(owner, "side_output"))
+        assert same(have(owner, "gold.answered"), answered(owner))
+        notes = Counter(row["member_id"] for row in have(owner, "silver.notes"))
+        assert {row["member_id"]: row["notes"] for row in have(owner, "gold.writers")} == notes
+        assert owner.verdicts() == {"ok"}
+        with Picture(owner.catalog, owner.settings.lake) as picture:
+            assert check(picture, at_rest=True) == []
+        copy.edit("expectations/silver/notes.yml", *((right, wrong) if name == "come" else (wrong, right)))
+        owner.start()
+
+
+def test_what_has_no_range_says_so(tmp_path: Path) -> None:
     """Changes of a database are folded by key, and views computed by key."""
-    owner = Owner(spark, Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
+    found = catalog.load(Shop(tmp_path / "project").folder)
     for table in ("silver.orders", "gold.daily_orders", "bronze.shop_changes"):
         with pytest.raises(LakeError, match="has no range of event time"):
-            backfill.stage(
-                table, since=START, until=START + DAY, catalog=owner.catalog, lake=owner.settings.lake, spark=spark,
-                anew=owner.settings,
-            )  # fmt: skip
+            backfill.refuse(table, found)
 
 
 def test_many_batches_become_few_ranges() -> None:

@@ -10,7 +10,7 @@ from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.publish import Staged
 from deltaworks.engine.rewind import Past, before, plan, stage
-from deltaworks.errors import LakeError
+from deltaworks.errors import CommandError, DeltaworksError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
@@ -158,6 +158,82 @@ def test_rows_that_were_discarded_stay_so(tmp_path: Path) -> None:
     assert states.count(("open", None)) == 2
 
 
+def test_what_was_ordered_since_is_not_undone_in_silence(tmp_path: Path) -> None:
+    """Of two that were staged from one version the second is refused; a plan names the orders that it undoes."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number), broken(b"{")])
+        owner.take(log.batch())
+    name = "silver.page_views"
+    for folder in ("one", "two"):
+        staged(owner, name, 2, name=folder)
+    carry_out(owner, command("publish", name, number=1, folder="one"))
+    owner.take(Log().batch())
+    with pytest.raises(CommandError, match=f"command 1 has changed {name} since it was staged"):
+        carry_out(owner, command("publish", name, number=2, folder="two"))
+    assert carry_out(owner, command("publish", name, number=1, folder="one")) == {"tables": 1}  # once is enough
+    assert len(owner.rows(name)) == 3
+    carry_out(owner, command("discard_refused_rows", name, number=3))
+
+    (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=1)
+    assert past.undone == (3,)
+
+
+def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -> None:
+    """The owner died between quarantine and table, and the next one fenced the table first."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    name = "silver.page_views"
+    for number in range(2):
+        log.send([view(number), broken(b"{")])
+        rows = log.batch()
+        owner.crash_at = owner.commits + 2 if number else -1  # bronze, quarantine, then the table
+        if number:
+            with pytest.raises(Crash):
+                owner.take(rows)
+            owner.crash_at = -1
+            owner.start()
+        else:
+            owner.take(rows)
+    fence = owner.flow.inputs[name].table
+    assert fence.entry.kind == "fence"
+    owner.catch_up(log)
+    staged(owner, name, fence.version - 1)
+    carry_out(owner, command("publish", name, folder="one"))
+    owner.take(Log().batch())
+
+    assert len(owner.rows(f"{name}__quarantine")) == 2
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: Path) -> None:
+    """Its old place in memory must not be confirmed; the order given again finds it done."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number)])
+        owner.take(log.batch())
+    name = "silver.page_views"
+    staged(owner, name, 1)
+    suite = project.folder / "expectations/silver/page_views.yml"
+    text = suite.read_text()
+    suite.write_text("expectations: nonsense")
+    with pytest.raises(DeltaworksError):
+        carry_out(owner, command("publish", name, folder="one"))
+    assert name in owner.flow.detached
+    suite.write_text(text)
+    owner.now += 60
+    assert carry_out(owner, command("publish", name, folder="one")) == {"tables": 1}
+    owner.flow.take_slice(name, None)
+
+    assert name not in owner.flow.detached
+    assert len(owner.rows(name)) == 3
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
 def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
     """Bronze, a version that never was, files that are gone, a time before all."""
     project = shop(tmp_path / "project")
@@ -170,7 +246,7 @@ def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
 
     with pytest.raises(LakeError, match="is what came, and stays"):
         plan("bronze.web_events", catalog=found, lake=lake, to=1)
-    with pytest.raises(LakeError, match=r"has no version 99: Its versions are|has no version 99"):
+    with pytest.raises(LakeError, match="has no version 99"):
         plan(name, catalog=found, lake=lake, to=99)
     with pytest.raises(LakeError, match="was made after that time"):
         plan(name, catalog=found, lake=lake, to=datetime.fromisoformat("2020-01-01T00:00:00+00:00"))

@@ -105,6 +105,14 @@ def exchange(
     return Exchanged(touched=gone_used.unionByName(come_used), counts=plus - minus)
 
 
+def number_anew(committer: Committer, side: OwnedTable) -> None:
+    """Forget the versions that brought late rows, in a lake whose versions mean nothing elsewhere."""
+    rows = side.read(["_source"])
+    rows = rows.append_column("_version", pa.array([0] * rows.num_rows, pa.int64()))
+    how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set={"_version": "s._version"}),))
+    committer.commit(side, rows, side.entry.follow("redo"), how=how)
+
+
 class LateRows:
     """The rows beside a table that came too late for it: open, or used after all.
 

@@ -15,6 +15,7 @@ from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
 from deltaworks.engine.writers.replacing import replace_keys
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
+from deltaworks.errors import LakeError
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,14 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
     """Before- and after-images of the rows changed beyond version `after`; None when the feed is gone."""
     if after >= table.version:
         return table.schema.empty_table()
-    if after < (table.entry.replaced_at or 0):  # every row went and came
+    if after < table.entry.replaced_at:  # every row went and came
         return None
     names = [name for name in table.schema.names if not name.startswith("_")]
-    if table.bytes_added(after, table.version) > bytes_max // PACKED:
+    try:
+        size = table.bytes_added(after, table.version)
+    except (FileNotFoundError, LakeError):
+        return None
+    if size > bytes_max // PACKED:
         return (
             spark.read.format("delta")
             .option("readChangeFeed", "true")
