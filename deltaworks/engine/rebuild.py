@@ -36,11 +36,11 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     """
     refuse(table, catalog)
     names = with_those_above(catalog, table)
-    before = {name: held for name in names if (held := _held(lake, name)) is not None}
+    before = {name: Held(name, path) for name in names if DeltaTable.is_deltatable(str(path := _path(lake, name)))}
     entries = {name: Entry(kind="create", app="", epoch=0) for name in names}
-    entries |= {name: held.entry for name, held in before.items()}
+    entries |= {name: one.entry for name, one in before.items()}
     inputs = dict.fromkeys(source for name in names for source in catalog[name].inputs if source not in names)
-    held = {name: Held(name, lake / name.replace(".", "/", 1)) for name in inputs}
+    held = {name: Held(name, _path(lake, name)) for name in inputs}
     bronze = [name for name in inputs if isinstance(catalog[name].table.kept_as, Raw)]
     for name in bronze:
         link_table(held[name], anew.lake)
@@ -74,9 +74,8 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     return staged
 
 
-def _held(lake: Path, name: str) -> Held | None:
-    path = lake / name.replace(".", "/", 1)
-    return Held(name, path) if DeltaTable.is_deltatable(str(path)) else None
+def _path(lake: Path, name: str) -> Path:
+    return lake / name.replace(".", "/", 1)
 
 
 def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> None:

@@ -129,7 +129,8 @@ def test_books_of_events_and_a_second_rewind(tmp_path: Path) -> None:
     (second,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=own.version - 2)
     assert second.at is not None
 
-    for number, to in enumerate((own.version - 1, second.at, 0)):
+    places: tuple[int | datetime, ...] = (own.version - 1, second.at, 0)
+    for number, to in enumerate(places):
         staged(owner, name, to, name=str(number))
         carry_out(owner, command("publish", name, number=number, folder=str(number)))
         assert own.entry.totals.read < totals.read
