@@ -13,6 +13,13 @@ class Project:
         """Copy it, or a copy `of` it, into the folder, which must not exist."""
         self.folder = Path(shutil.copytree(of, folder, ignore=shutil.ignore_patterns(".deltaworks", "__pycache__")))
 
+    @classmethod
+    def at(cls, folder: Path) -> "Project":
+        """One that is there."""
+        found = cls.__new__(cls)
+        found.folder = folder
+        return found
+
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace a text that is there exactly once."""
         before = (self.folder / path).read_text()

@@ -11,7 +11,20 @@ from deltaworks.cli.context import remember
 from deltaworks.cli.show import err
 from deltaworks.errors import DeltaworksError
 
-_MODULES = ("stack", "tables", "apps", "ledger", "wait", "quarantine", "late", "analyst", "source", "prove", "demo")
+_MODULES = (
+    "stack",
+    "tables",
+    "apps",
+    "ledger",
+    "wait",
+    "quarantine",
+    "late",
+    "analyst",
+    "source",
+    "prove",
+    "rebuild",
+    "demo",
+)
 main = typer.Typer(
     name="deltaworks",
     no_args_is_help=True,

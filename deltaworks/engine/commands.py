@@ -12,6 +12,7 @@ from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.detached import Clock
 from deltaworks.engine.flow import Flow, Steps
+from deltaworks.engine.publish import STAGED, publish
 from deltaworks.errors import (
     CommandError,
     CommitLostError,
@@ -23,7 +24,8 @@ from deltaworks.errors import (
 
 log = logging.getLogger("deltaworks.commands")
 KINDS = (
-    "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows", "rebuild",
+    "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows",
+    "publish", "rebuild",
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -149,6 +151,9 @@ def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession 
             return (yield from flow.replay_refused(name, cause=cause, command=command.id, spark=spark))
         case "apply_late_rows":
             return (yield from flow.apply_late(_table(command, flow).name, command=command.id, spark=spark))
+        case "publish":
+            folder = flow.settings.data / STAGED / str(command.arguments["folder"])
+            return (yield from publish(flow, folder, command=command.id))
         case "discard_refused_rows":
             cause = command.arguments.get("cause")
             return flow.discard_refused(_table(command, flow).name, cause=cause, command=command.id)

@@ -3,7 +3,7 @@
 Both ways carry the same entry and the same txn, expect the same version, and leave the same rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,6 +12,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -65,7 +66,41 @@ class Committer:
 
     def mark(self, table: OwnedTable, entry: Entry) -> None:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
-        self.commit(table, table.schema.empty_table(), entry)
+        if table.outdated is None:
+            self.commit(table, table.schema.empty_table(), entry)
+        else:
+            self._files(table, (), entry, mode="append", schema=table.delta.schema())
+            table.moved_to(table.version + 1, entry, brought_rows=False)
+
+    def replace(
+        self, table: OwnedTable, files: Sequence[AddAction], entry: Entry, *, schema: deltalake.Schema | None = None
+    ) -> None:
+        """Put the rows of these files into the place of all rows, as one commit with `entry`; raises as above.
+
+        The files lie in the table's folder already, and have the columns of `schema` (None: those of the table).
+        """
+        self._files(table, files, entry, mode="overwrite", schema=schema or table.delta.schema())
+        table.moved_to(table.version + 1, entry, brought_rows=True)
+        table.reopen()
+
+    def _files(
+        self, table: OwnedTable, files: Sequence[AddAction], entry: Entry, *, mode: str, schema: deltalake.Schema
+    ) -> None:
+        self.guard()
+        reached(table.name, entry.kind, "before-commit")
+        try:
+            table.delta.create_write_transaction(
+                list(files),
+                mode=mode,
+                schema=schema,
+                partition_by=table.delta.metadata().partition_columns,
+                commit_properties=table.properties(entry),
+                post_commithook_properties=HOOKS_OFF,
+            )
+        except CommitFailedError as error:
+            raise _taken(table.name, table.version + 1) from error
+        reached(table.name, entry.kind, "after-commit")
+        table.refresh()
 
     def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
         """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum",
+    "widen", "vacuum", "publish",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
@@ -84,6 +84,10 @@ class Counts:
         """Add up column by column."""
         return Counts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)})
 
+    def __sub__(self, other: "Counts") -> "Counts":
+        """What has to be added to the other to come to this."""
+        return Counts(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(Counts)})
+
     @property
     def balanced(self) -> bool:
         """Whether every row that was read is accounted for."""
@@ -117,12 +121,20 @@ class Entry:
     """Ingest batches up to this one may have bad rows beyond `bad_rows_max`: somebody accepted them."""
     claimed: tuple[int, int] | None = None
     """Of a quarantine: (ingest batch, rows) that are on their way to the table; in each entry until it has them."""
+    replaced: tuple[int, str] | None = None
+    """Version in which rows and place last gave way to others, made elsewhere or long ago, and what those were staged
+    as: what was added before says nothing about what is there."""
     command: int | None = None
     format: int = FORMAT
 
     def to_json(self) -> str:
         """As stored in `commitInfo.userMetadata`."""
         return json.dumps(_without_empty(asdict(self)), separators=(",", ":"), sort_keys=True)
+
+    @property
+    def replaced_at(self) -> int:
+        """Version in which rows and place last gave way to others; 0 if never."""
+        return 0 if self.replaced is None else self.replaced[0]
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
@@ -140,7 +152,8 @@ class Entry:
             position = {**position, "strays": strays, "replays": replays, "applied": applied}
             values["position"] = Position(**position)
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
-            values["claimed"] = tuple(raw["claimed"]) if "claimed" in raw else None
+            for name in ("claimed", "replaced"):
+                values[name] = tuple(raw[name]) if name in raw else None
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)
@@ -152,6 +165,17 @@ class Entry:
         counts: Counts = changes.pop("counts", Counts())
         own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
+
+
+def ahead(side: Entry, main: Entry, *, of_tables: bool) -> bool:
+    """Whether a table beside another has rows that the other has not taken yet.
+
+    `of_tables`: they came from tables, and are numbered by versions; else from bronze, by ingest batches.
+    """
+    if of_tables:
+        far, taken = (max(one.position.versions.values(), default=0) for one in (side, main))
+        return far > taken
+    return side.ingest_seq > main.ingest_seq
 
 
 def _without_empty(value: Any) -> Any:

@@ -18,7 +18,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
-from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.entry import Counts, Entry, ahead
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.record_book import RecordBook
@@ -108,6 +108,8 @@ class Flow:
         kept = declared.table.kept_as
         if isinstance(kept, Raw):
             own = self._input(declared, BRONZE)
+            if own.table.outdated is not None:
+                raise own.table.outdated
             self.bronze.append(RawWriter(declared, own))
         else:
             own = self._input(declared, arrow_schema(declared.columns, system=_SYSTEM.get(type(kept))))
@@ -155,7 +157,7 @@ class Flow:
         layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
         path = self.settings.lake / layer / table
-        return OwnedTable(name=name, path=path, schema=schema, entry=entry, **how)
+        return OwnedTable(name=name, path=path, schema=schema, entry=entry, replaceable=True, **how)
 
     def _late(self, declared: Declared) -> OwnedTable | None:
         """Where rows of its only input go that come too late, if they are set aside."""
@@ -224,15 +226,15 @@ class Flow:
     def _roll_back(self, side: OwnedTable, main: OwnedTable) -> None:
         """After a crash between a side table's commit and its table's: the rows come again, so these must go."""
         there, mine = side.entry, main.entry
-        if "_version" in side.schema.names:  # what came from a table is numbered by that table's version
-            far, beyond = (max(one.position.versions.values(), default=0) for one in (there, mine))
-            column = "_version"
-        else:
-            far, beyond, column = there.ingest_seq, mine.ingest_seq, "_seq"
-        if far <= beyond:
+        of_tables = "_version" in side.schema.names
+        if not ahead(there, mine, of_tables=of_tables):
             return
+        if of_tables:
+            where = f"_version > {max(mine.position.versions.values(), default=0)}"
+        else:
+            where = f"_seq > {mine.ingest_seq}"
         entry = there.follow("redo", position=mine.position, ingest_seq=mine.ingest_seq)
-        self._committer(None).delete(side, f"{column} > {beyond}", entry)
+        self._committer(None).delete(side, where, entry)
 
     def tables(self) -> Iterator[OwnedTable]:
         """Every table of the app, side tables and the copy of the entries included."""
@@ -424,6 +426,23 @@ class Flow:
         side = Quarantine(self._parsing(name, command).quarantine)
         return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
 
+    def open_anew(self, name: str) -> None:
+        """Read a table's place and memory from what is committed, after it was written to in another way."""
+        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
+        writer = self.writers[at] = self._anew(self.writers[at].declared)
+        if isinstance(writer, OverBronze):
+            writer.release(self._committer(None))
+        self.detached.recovered(name)
+        for source in self.inputs.values():
+            source.fresh = None
+
+    def side(self, name: str, suffix: str) -> OwnedTable | None:
+        """The table beside a table, made now where it is one that most tables never need; None if it has none."""
+        writer = next(one for one in self.writers if one.declared.name == name)
+        if suffix == "waiting" and isinstance(writer, LatestWriter):
+            return writer.waiting()
+        return self.sides.get(name, {}).get(suffix)
+
     def readers(self, name: str) -> dict[str, int]:
         """The tables that read the versions of a table, and the last one that each has taken in full."""
         return {
@@ -453,6 +472,7 @@ class Flow:
         if self.detached.waits(name):
             return
         try:
+            self._refuse_unfit(writer.declared)
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
@@ -467,6 +487,17 @@ class Flow:
             return
         self.detached.recovered(name)
         self._note(writer, turn)
+
+    def _refuse_unfit(self, declared: Declared) -> None:
+        """Columns were declared that its rows do not have, or those of an input; or only a part of it was replaced."""
+        own, sides = self.inputs[declared.name].table, self.sides.get(declared.name, {}).values()
+        for table in (own, *sides, *(self.inputs[name].table for name in declared.inputs)):
+            if table.outdated is not None:
+                raise table.outdated
+        for side in sides:
+            if side.entry.replaced is not None and side.entry.replaced[1:] != (own.entry.replaced or ())[1:]:
+                finding = f"{side.name} was replaced, and it was not"
+                raise LakeError(own.name, finding, f'Run "deltaworks rebuild {own.name}"')
 
     def _anew(self, declared: Declared) -> Writer:
         """A table as after a restart: its transform may have been mended, its last batch may be half committed."""

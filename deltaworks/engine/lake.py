@@ -53,23 +53,29 @@ class OwnedTable:
         change_feed: bool = False,
         addable: Container[str] = (),
         partition: Partition | None = None,
+        replaceable: bool = False,
     ) -> None:
         """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
 
         `schema` is what writers give and readers get; a partition's hidden column is stored beside it. Columns that the
         table on disk lacks are added if they are `addable`: rows that are there have null.
-        Raises LakeError if the table on disk has other columns than `schema` otherwise, or other partitions.
+        Raises LakeError if the table on disk has other columns than `schema` otherwise, or other partitions, unless it
+        is `replaceable`: then it is `outdated`.
         """
         self.name, self.path, self.schema, self.partition = name, path, schema, partition
         self.stored = schema if partition is None else schema.append(partition.field)
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
-        self._refuse_other_partitions()
-        self._refuse_other_columns(addable)
+        self._addable = addable
+        self.outdated: LakeError | None = self._outdated()
+        """Why its rows can neither be read nor written as declared, until others take their place."""
+        if self.outdated is not None and not replaceable:
+            raise self.outdated
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
-        self._add_columns(entry)
+        if self.outdated is None:
+            self._add_columns(entry)
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
@@ -94,12 +100,22 @@ class OwnedTable:
     def _parts_by(self) -> list[str]:
         return [] if self.partition is None else [self.partition.name]
 
+    def _outdated(self) -> LakeError | None:
+        try:
+            self._refuse_other_partitions()
+            self._refuse_other_columns(self._addable)
+        except LakeError as error:
+            return error
+        return None
+
     def _refuse_other_partitions(self) -> None:
         there = self.delta.metadata().partition_columns
         if there != self._parts_by:
             declared, found = (", ".join(names) or "none" for names in (self._parts_by, there))
             finding = f"declared with partitions by {declared}, the table has {found}"
-            raise LakeError(self.name, finding, f"Declare partition_by as it was, or rebuild {self.name}")
+            raise LakeError(
+                self.name, finding, f'Declare partition_by as it was, or run "deltaworks rebuild {self.name}"'
+            )
 
     def _add_columns(self, opened: Entry) -> None:
         """Declared since the table was made: one commit without rows, by this owner."""
@@ -127,10 +143,13 @@ class OwnedTable:
                 finding = f"declared {field.type}, the table has {there[field.name]}"
             else:
                 continue
-            raise LakeError(f"{self.name}.{field.name}", finding, f"Declare it as it was, or rebuild {self.name}")
+            raise LakeError(
+                f"{self.name}.{field.name}", finding, f'Declare it as it was, or run "deltaworks rebuild {self.name}"'
+            )
         extra = sorted(set(there) - set(self.stored.names))
         if extra:
-            raise LakeError(f"{self.name}.{extra[0]}", "in the table, not declared", "Declare it, or rebuild the table")
+            next_step = f'Declare it, or run "deltaworks rebuild {self.name}"'
+            raise LakeError(f"{self.name}.{extra[0]}", "in the table, not declared", next_step)
 
     def _last_entry(self) -> Entry:
         for commit in self.commits_backwards():
@@ -175,6 +194,7 @@ class OwnedTable:
     def reopen(self) -> None:
         """Forget what is remembered and read the table's state anew."""
         self.delta = deltalake.DeltaTable(str(self.path))
+        self.outdated = self._outdated()
         self.version = self.delta.version()
         self.entry = self._last_entry()
         self.data_version = self.version
@@ -224,12 +244,7 @@ class OwnedTable:
 
     def rows_added(self, after: int, upto: int) -> list[str]:
         """Absolute paths of the files that batch commits in (after, upto] added."""
-        paths: list[str] = []
-        for version in range(after + 1, upto + 1):
-            commit = read_commit(self.path, version)
-            if commit.entry is not None and commit.entry.kind in ROW_KINDS:
-                paths += [str(self.path / name) for name in commit.added]
-        return paths
+        return files_added(self.path, after, upto)
 
     def read_added(self, after: int, upto: int) -> pa.Table:
         """The rows that batch commits in (after, upto] added."""
@@ -242,6 +257,25 @@ class OwnedTable:
     def bytes_added(self, after: int, upto: int) -> int:
         """Size of the files of `rows_added`."""
         return sum(Path(path).stat().st_size for path in self.rows_added(after, upto))
+
+
+def files_added(path: Path, after: int, upto: int) -> list[str]:
+    """Absolute paths of the files that batch commits in (after, upto] added; LakeError if the log lacks them."""
+    commits = (read_commit(path, version) for version in range(after + 1, upto + 1))
+    return [
+        str(path / name)
+        for commit in commits
+        if commit.entry is not None and commit.entry.kind in ROW_KINDS
+        for name in commit.added
+    ]
+
+
+def all_there(path: Path, after: int, upto: int) -> bool:
+    """Whether those files are: none of them has been replaced and deleted since."""
+    try:
+        return all(Path(file).exists() for file in files_added(path, after, upto))
+    except LakeError:
+        return False
 
 
 def read_commit(path: Path, version: int) -> Commit:

@@ -5,8 +5,9 @@ mark(k-1) less its own event time. Batches are walked in order, however many com
 depend on how reads were cut.
 """
 
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -75,11 +76,22 @@ def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[i
         return {}
     oldest = min(wanted)
     raised: list[tuple[int, int]] = []
-    for entry in entries:
-        raised += () if entry is None else entry.marks
-        if entry is not None and entry.marks and entry.marks[0][0] < oldest:
+    for one in marks_backwards(entries):
+        raised.append(one)
+        if one[0] < oldest:
             break
     return {seq: max((mark for at, mark in raised if at < seq), default=None) for seq in wanted}
+
+
+def marks_backwards(entries: Iterable[Entry | None]) -> Iterator[tuple[int, int]]:
+    """(ingest batch, mark) wherever the mark rose that the table's rows were judged by, newest first as the entries."""
+    upto: float = math.inf
+    for entry in entries:
+        if entry is None:
+            continue
+        yield from (raised for raised in reversed(entry.marks) if raised[0] <= upto)
+        if entry.kind == "publish":  # what was taken beyond it before gave way, and was taken again since
+            upto = min(upto, entry.ingest_seq)
 
 
 def _micros(rows: pa.Table, event_time: str) -> pa.ChunkedArray:

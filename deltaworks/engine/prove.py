@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held, columns, named
-from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, link, use_late_again
+from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, use_late_again
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.linking import link_table
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import code_of, suite_of
@@ -156,7 +157,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
         Held(name, lake / name.replace(".", "/", 1)) for name in {catalog[over].inputs[0] for over in cut.batches}
     ]
     for held in bronze:
-        link(held, anew.lake)
+        link_table(held, anew.lake)
     app, epoch = catalog[cut.table].table.app, 1 + max(held.entry.epoch for held in bronze)
     flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,15 +13,21 @@ from deltaworks.settings import AppSettings, Settings
 
 
 @contextmanager
-def recomputing(settings: Settings, *, name: str) -> Iterator[tuple[SparkSession, Settings]]:
-    """Start Spark, whose log is `<name>.log`; give it with settings whose lake is empty and goes at the end."""
-    # beside the lake, not in /tmp: bronze is linked there, not copied
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=settings.data, ignore_cleanup_errors=True) as folder:
-        own = settings.changed(data=Path(folder))
+def recomputing(
+    settings: Settings, *, name: str, folder: Path | None = None
+) -> Iterator[tuple[SparkSession, Settings]]:
+    """Start Spark, whose log is `<name>.log`; give it with settings whose lake is empty.
+
+    That lake is in `folder`, which is empty; without one it goes at the end.
+    """
+    with ExitStack() as kept:
+        if folder is None:
+            # beside the lake, not in /tmp: bronze is linked there, not copied
+            scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir=settings.data, ignore_cleanup_errors=True)
+            folder = Path(kept.enter_context(scratch))
+        own = settings.changed(data=folder)
         with jvm_log(settings.logs / f"{name}.log"):
             spark = open_session(name=name, settings=own, app=AppSettings())
-        try:
-            with no_query_log():
-                yield spark, own
-        finally:
-            spark.stop()
+        kept.callback(spark.stop)
+        with no_query_log():
+            yield spark, own

@@ -7,7 +7,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
 from deltaworks.errors import LakeError
@@ -47,11 +47,21 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
 
 
 def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) -> Slice | None:
-    """What batch commits added to a table beyond version `after`; None when nothing can have come."""
+    """What batch commits added to a table beyond version `after`; None when nothing can have come.
+
+    Who has taken nothing yet gets all that is there, where what was added is not there any more.
+    Raises LakeError for a reader of rows that gave way to others since.
+    """
     table = source.table
     upto = table.data_version
     if after >= upto:
         return None
+    replaced = table.entry.replaced_at
+    if 0 < after < replaced:
+        finding = f"what was taken of it up to version {after} gave way to other rows in version {replaced}"
+        raise LakeError(table.name, finding, "Rebuild the table that took it")
+    if after == 0 and (replaced or not all_there(table.path, 0, upto)):
+        return Slice(upto=upto, rows=_all(spark, table, bytes_max))
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)
@@ -63,6 +73,13 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
         return Slice(upto=end, rows=table.read_added(after, end))
     rows = spark.read.schema(spark_schema(table.schema)).parquet(*table.rows_added(after, end))
     return Slice(upto=end, rows=rows)
+
+
+def _all(spark: SparkSession, table: OwnedTable, bytes_max: int) -> pa.Table | DataFrame:
+    if table.bytes() <= bytes_max // PACKED:
+        return table.read()
+    rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
+    return rows.select(*table.schema.names)
 
 
 def _next_batches(bronze: OwnedTable, after: int, last: int, size_max: int) -> tuple[int, int]:

@@ -15,9 +15,12 @@ import deltalake
 from pyspark.sql import SparkSession
 
 from deltaworks import catalog
+from deltaworks.control.commands import Command
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.points import Listener, listening
+from deltaworks.engine.publish import STAGED
+from deltaworks.engine.rewind import plan, stage
 from deltaworks.settings import Settings
 from tests.flows import Crash, Log, Owner, carry_out
 from tests.proof.workloads import Workload
@@ -164,7 +167,10 @@ class Walk:
             owner.take(log.batch())
         for order in self.workload.orders if step == "orders" else ():
             if order.table_name in owner.flow.inputs:  # some walk without tables above others
+                if order.kind == "publish":
+                    lay_back(owner, order)
                 carry_out(owner, order)
+        owner.take(Log().batch())  # who went back goes on
         owner.flow.settle()
         if step == "tend":
             for table in owner.flow.tables():
@@ -186,10 +192,21 @@ class Walk:
     def copy(self, step: str) -> Settings:
         """Settings with a copy of the lake that the step begins with."""
         settings = self.settings.changed(data=self.folder / "dying")
-        shutil.rmtree(settings.lake, ignore_errors=True)
+        for left in (settings.lake, settings.data / STAGED):
+            shutil.rmtree(left, ignore_errors=True)
         if self.kept(step).exists():
             shutil.copytree(self.kept(step), settings.lake)
         return settings
+
+
+def lay_back(owner: Owner, order: Command) -> None:
+    """Lay a table out as it was, for the order to publish it, unless an owner that died has done so."""
+    folder = owner.settings.data / STAGED / str(order.arguments["folder"])
+    if not folder.exists():
+        lake, table = owner.settings.lake, str(order.table_name)
+        past = plan(table, catalog=owner.catalog, lake=lake, to=int(str(order.arguments["to"])))
+        folder.mkdir(parents=True)
+        stage(past, catalog=owner.catalog, lake=lake, folder=folder)
 
 
 Walks = dict[tuple[str, str], Walk]

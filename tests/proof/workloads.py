@@ -132,6 +132,7 @@ WORKLOADS = (
             command("discard_refused_rows", "silver.notes", number=2),
             command("apply_late_rows", "gold.notes_per_day", number=3),
             command("vacuum", "silver.notes", number=4, hours=0),
+            command("publish", "silver.members", number=5, folder="back", to=1),
         ),
         mended=_mended,
     ),

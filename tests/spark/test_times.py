@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.writers.view import _changes, _exactly
+from deltaworks.engine.writers.replacing import _exactly
+from deltaworks.engine.writers.view import _changes
 
 SCHEMA = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us", "UTC"))])
 DAYS = (date(1, 1, 1), date(999, 2, 28), date(1582, 10, 10), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31))

@@ -1,4 +1,7 @@
-"""Three thousand rows that a wrong rule refused go where they would have gone, once it is mended, through deaths."""
+"""Three thousand rows that a wrong rule refused go where they would have gone, once it is mended, through deaths.
+
+The same lake then goes back to its beginning, and is built anew.
+"""
 
 import json
 import subprocess
@@ -72,6 +75,14 @@ def test_quarantine_is_emptied_though_its_owner_is_killed_twice(tmp_path: Path) 
         with connect(settings.lake) as lake:
             gold = lake.sql("select page, minute, views from gold.page_views_per_minute").dicts()
             (visited,) = lake.sql("select sum(views) as views from gold.user_sessions").dicts()
+        back = deltaworks(settings, "rewind", "silver.page_views", "--to", "1")
+        again = deltaworks(settings, "run", "web", "--drain")
+        anew = deltaworks(settings, "rebuild", "silver.page_views")
+        caught_up = deltaworks(settings, "run", "web", "--drain")
+        with connect(settings.lake) as lake:
+            gold_again = lake.sql("select page, minute, views from gold.page_views_per_minute").dicts()
+            (visited_again,) = lake.sql("select sum(views) as views from gold.user_sessions").dicts()
+        staged = list((settings.data / "staged").iterdir())
         ledger = deltaworks(settings, "ledger")
         proof = deltaworks(settings, "prove", "silver.page_views")
         left = deltaworks(settings, "quarantine", "list", "silver.page_views")
@@ -85,6 +96,12 @@ def test_quarantine_is_emptied_though_its_owner_is_killed_twice(tmp_path: Path) 
     }  # fmt: skip
     assert {(row["page"], row["minute"]): row["views"] for row in gold} == views
     assert visited["views"] == GOOD + REFUSED
+    # the same once more from the first version, and from bronze
+    assert (back.returncode, anew.returncode) == (0, 0), back.stdout + back.stderr[-3000:] + anew.stderr[-3000:]
+    assert (again.returncode, caught_up.returncode) == (0, 0), again.stderr[-3000:] + caught_up.stderr[-3000:]
+    assert {(row["page"], row["minute"]): row["views"] for row in gold_again} == views
+    assert visited_again["views"] == GOOD + REFUSED
+    assert not staged
     assert ledger.returncode == 0, ledger.stdout
     assert "silver.page_views: proved. 7,000 keys" in proof.stdout, proof.stdout + proof.stderr[-3000:]
     assert "no row is set aside" in left.stdout

@@ -85,20 +85,15 @@ def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Findin
 
 
 def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
-    """As many rows counted late as the input has beyond the bound, and the same ones set aside where that is asked."""
-    policy, source = declared.table.late, picture.tables.get(declared.inputs[0])
+    """As many rows counted late as the inputs have beyond the bound, and those set aside where that is asked."""
+    policy, counted = declared.table.late, held.entry.totals.late
     assert isinstance(policy, Drop | SideOutput)
-    upto, counted = held.entry.position.versions.get(declared.inputs[0]), held.entry.totals.late
+    upto = held.entry.position.versions.get(declared.inputs[0])
     uses, used = held.entry.position.applied or (0, 0)
-    older = None if source is None or upto is None else source.at(upto)
-    if older is not None and upto is not None:
-        picture.connection.register("as taken", older.to_pyarrow_dataset())
-        bound = policy.after // timedelta(microseconds=1)
-        late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
-        if late != counted + used:
-            told = f"{counted} rows counted late, {used} used after all, {declared.inputs[0]} has {late}"
-            yield Finding("I7", held.name, told, _STEP)
-        picture.connection.unregister("as taken")
+    late = [_beyond(picture, held, name, policy) for name in declared.inputs]
+    if None not in late and (found := sum(filter(None, late))) != counted + used:
+        told = f"{counted} rows counted late, {used} used after all, {', '.join(declared.inputs)}: {found}"
+        yield Finding("I7", held.name, told, _STEP)
     side = picture.beside(held.name, "late")
     if isinstance(policy, SideOutput) and side is not None:
         there = picture.count(f"select count(*) from {named(side.name)} where _version <= {upto or 0}")  # noqa: S608  # quoted
@@ -109,6 +104,21 @@ def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]
             claimed = picture.count(f"select count(*) from {named(side.name)} where _claimed <= {uses}")  # noqa: S608  # quoted
         if claimed != used:
             yield Finding("I7", held.name, f"{used} late rows used after all, {claimed} say so", _STEP)
+
+
+def _beyond(picture: Picture, held: Held, source: str, policy: Drop | SideOutput) -> int | None:
+    """How many rows of an input, as far as it was taken, are later than the bound; None if that cannot be told."""
+    upto = held.entry.position.versions.get(source)
+    if upto is None:
+        return 0
+    older = picture.tables[source].at(upto) if source in picture.tables else None
+    if older is None:
+        return None
+    picture.connection.register("as taken", older.to_pyarrow_dataset())
+    bound = policy.after // timedelta(microseconds=1)
+    late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
+    picture.connection.unregister("as taken")
+    return late
 
 
 def _upto(declared: Declared, held: Held) -> int:

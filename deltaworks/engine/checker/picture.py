@@ -29,10 +29,10 @@ _NOTHING = Entry(kind="create", app="", epoch=0)
 class Held:
     """A table at one version."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        """Open its newest version."""
+    def __init__(self, name: str, path: Path, version: int | None = None) -> None:
+        """Open this version, or its newest."""
         self.name, self.path = name, path
-        self.delta = deltalake.DeltaTable(str(path))
+        self.delta = deltalake.DeltaTable(str(path), version=version)
         self.version: int = self.delta.version()
 
     @cached_property

@@ -4,8 +4,6 @@ A lake of its own gets bronze's files (as links where the disk can) and empty ta
 as they do after a restart, only from the beginning. Nothing of the lake that is checked is written.
 """
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
-from deltaworks.engine.checker.picture import Held, Picture
+from deltaworks.engine.checker.picture import Picture
 from deltaworks.engine.checker.progress import progress
 from deltaworks.engine.checker.rows import difference
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.linking import link_table
+from deltaworks.engine.marks import marks_backwards
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.late_rows import late_rows_used
@@ -38,7 +38,7 @@ def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Findin
         return behind
     for declared, held in picture:
         if isinstance(declared.table.kept_as, Raw):
-            link(held, anew.lake)
+            link_table(held, anew.lake)
     for app in picture.catalog.apps:
         _run(app, picture, spark, anew)
     with Picture(picture.catalog, anew.lake) as other:
@@ -68,9 +68,7 @@ def as_streamed(flow: Flow, lake: Path) -> None:
         if isinstance(writer, OverBronze):
             flow.accept_bad(writer.declared.name, command=0)
         if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
-            writer.recorded = sorted(
-                raised for entry in lineage.entries(writer.declared.name) for raised in entry.marks
-            )
+            writer.recorded = sorted(marks_backwards(lineage.entries(writer.declared.name)))
 
 
 def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path, *, uses: int) -> None:
@@ -97,18 +95,3 @@ def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[F
         names = [column for column in stored.schema.names if column not in left_out]
         if told := difference(picture, anew, name, names):
             yield Finding("I5", name, f"against a replay of {replayed.rows()} rows: {told}", _STEP)
-
-
-def link(held: Held, lake: Path) -> None:
-    """A table at its version in another lake: its log is copied, its data files are linked, as nobody changes those."""
-    to = lake / held.path.parent.name / held.path.name
-    (to / "_delta_log").mkdir(parents=True)
-    for file in (held.path / "_delta_log").iterdir():
-        if file.name[:20].isdigit() and int(file.name[:20]) <= held.version and file.is_file():
-            shutil.copy2(file, to / "_delta_log" / file.name)
-    for name in held.files():
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(held.path / name, to / name)
-        except OSError:  # another disk, or one without links
-            shutil.copy2(held.path / name, to / name)

@@ -1,7 +1,7 @@
 """`aggregate`: the transform runs on new rows only, its result is combined into the table by key."""
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
@@ -10,6 +10,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.replacing import replace_keys
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.words.keeping import Aggregate, Combine
@@ -79,18 +80,39 @@ class AggregateWriter:
         self._combine(spark, committer, rows.select(_shown(self.source.table)), counts)
         return counts
 
+    def exchanged(self, spark: SparkSession, committer: Committer, *, gone: DataFrame, come: DataFrame) -> None:
+        """Compute the groups again, from all rows of the input, of rows that gave way to others in its last version."""
+        source, policy = self.source.table, self.declared.table.late
+        self.progress.over_tables({source.name: source.version}, ingest_seq=source.entry.ingest_seq)
+        uses = 0 if self.used is None else self.used.uses
+        found = late_rows.exchange(
+            committer, self.late, policy, self.progress, gone=gone, come=come, upto=source.version, uses=uses
+        )
+        rows, _, _ = late_rows.in_time(spark.read.format("delta").load(str(source.path)), policy)
+        assert isinstance(rows, DataFrame)
+        rows = rows.select(*_shown(source))
+        if self.used is not None:
+            rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
+        touched = self._grouped(found.touched.select(*_shown(source))).select(*self.declared.keys).distinct()
+        schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
+        keys = touched.toArrow().select(schema.names).cast(schema)
+        computed = self._grouped(rows)
+        replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts)
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
 
     def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
-        rows = frame(spark, new).select(*_shown(self.source.table))
-        grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
+        grouped = self._grouped(frame(spark, new).select(*_shown(self.source.table)))
         with result_of(self.declared, grouped, arrow_bytes_max=committer.arrow_bytes_max) as result:
             low, high = result.span
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, result.rows, entry, how=self.merge)
         self.progress.committed()
+
+    def _grouped(self, rows: DataFrame) -> DataFrame:
+        return self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
 
 
 def _shown(table: OwnedTable) -> list[str]:

@@ -54,6 +54,8 @@ class AppendWriter(OverBronze):
         self.seen = Seen(self.table, by=kept.dedupe_by, within=kept.within)
         self.recorded: Sequence[tuple[int, int]] | None = None
         """Of a recomputation: the marks as the stream has raised them."""
+        self.between = False
+        """Of a recomputation: whether what is taken lies between older and newer rows that stay."""
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table):
@@ -70,8 +72,9 @@ class AppendWriter(OverBronze):
         rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
         offered = rows.num_rows
         if self.kept.dedupe_by:
-            seen = self.seen if due is None else Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within)
-            rows = seen.first_ones(rows, alone=due is not None)
+            alone = due is not None or self.between
+            seen = Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within) if alone else self.seen
+            rows = seen.first_ones(rows, alone=alone)
         counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
         event_time = self.declared.table.event_time
         low, high = span(rows, event_time)

@@ -1,5 +1,6 @@
 """A table's policy for late rows: which of a batch's rows it uses, and where the others go."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.writer import Progress
+from deltaworks.errors import LakeError
 from deltaworks.words.lateness import Drop, Late, SideOutput
 
 LATE_SYSTEM = pa.schema(
@@ -60,6 +62,55 @@ def set_aside(committer: Committer, side: OwnedTable, late: Rows, *, count: int,
     counts = Counts(read=count, taken=count)
     entry = side.entry.follow("batch", counts=counts, position=mine.position, ingest_seq=mine.ingest_seq)
     committer.commit(side, rows, entry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanged:
+    """Rows of an input that gave way to others, as a table with its policy for late rows sees them.
+
+    `touched`: those that it used, and those that it is to use, each with the input's columns. `counts`: what that adds.
+    """
+
+    touched: DataFrame
+    counts: Counts
+
+
+def exchange(
+    committer: Committer, side: OwnedTable | None, policy: Late | None, progress: Progress, *, gone: DataFrame,
+    come: DataFrame, upto: int, uses: int,
+) -> Exchanged:  # fmt: skip
+    """Let late rows that are gone leave the table of late rows, and set aside those that come.
+
+    Raises LakeError where a row that came too late and was used after all is gone.
+    """
+    gone_used, gone_late, minus = in_time(gone, policy)
+    come_used, come_late, plus = in_time(come, policy)
+    assert isinstance(gone_used, DataFrame)
+    assert isinstance(come_used, DataFrame)
+    if side is not None and isinstance(gone_late, DataFrame):
+        places = gone_late.select("_source").toArrow()
+        there = side.read(["_source", "_claimed"])
+        used = there.filter(pc.fill_null(pc.less_equal(there["_claimed"], uses), False))
+        if pc.any(pc.is_in(used["_source"], places["_source"])).as_py():
+            finding = "rows that came too late and were used after all would change"
+            raise LakeError(side.name, finding, "Rebuild the table below instead")
+        how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="delete", set={}),))
+        counts = Counts(read=-minus.late, taken=-minus.late)
+        rows = side.schema.empty_table()
+        rows = pa.table({name: places["_source"] if name == "_source" else pa.nulls(places.num_rows, rows[name].type)
+                         for name in side.schema.names}, schema=side.schema)  # fmt: skip
+        committer.commit(side, rows, side.entry.follow("redo", counts=counts), how=how)
+    if side is not None and come_late is not None:
+        set_aside(committer, side, come_late, count=plus.late, upto=upto, progress=progress)
+    return Exchanged(touched=gone_used.unionByName(come_used), counts=plus - minus)
+
+
+def number_anew(committer: Committer, side: OwnedTable) -> None:
+    """Forget the versions that brought late rows, in a lake whose versions mean nothing elsewhere."""
+    rows = side.read(["_source"])
+    rows = rows.append_column("_version", pa.array([0] * rows.num_rows, pa.int64()))
+    how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set={"_version": "s._version"}),))
+    committer.commit(side, rows, side.entry.follow("redo"), how=how)
 
 
 class LateRows:

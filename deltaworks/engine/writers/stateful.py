@@ -150,6 +150,25 @@ class StatefulWriter:
         self._replace(spark, committer, new, counts)
         return counts
 
+    def exchanged(
+        self, spark: SparkSession, committer: Committer, source: Input, *, gone: DataFrame, come: DataFrame
+    ) -> None:
+        """Compute again what rows of an input touch that gave way to others in its last versions."""
+        table, policy = source.table, self.declared.table.late
+        empty = {
+            one.table.name: _new(one.table, one.table.schema.empty_table(), self.after(one)) for one in self.sources
+        }
+        self.progress.over_tables({table.name: table.version}, ingest_seq=table.entry.ingest_seq)
+        uses = 0 if self.used is None else self.used.uses
+        found = late_rows.exchange(
+            committer, self.late, policy, self.progress, gone=gone, come=come, upto=table.version, uses=uses
+        )
+        touched = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
+        new = {**empty, table.name: _new(table, touched, table.version)}
+        # by Spark, which holds stored rows against touched places where there is no row any more
+        by_spark = Committer(spark=spark, arrow_bytes_max=0, guard=committer.guard)
+        self._replace(spark, by_spark, new, found.counts)
+
     def _reach(self, new: Mapping[str, _New]) -> None:
         whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)
         seq = max(source.table.entry.ingest_seq for source in self.sources) if whole else None

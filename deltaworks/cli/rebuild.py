@@ -1,0 +1,229 @@
+"""`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltaworks.cli import show
+from deltaworks.cli.context import settings
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.catalog import Catalog
+
+_Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
+_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
+_Reason = Annotated[str, typer.Option(help="Why, for the record.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
+_FORGOTTEN_SECONDS = 7 * 86_400.0
+"""What was staged by a command that was killed is kept so long: its order may be carried out yet."""
+_ASKED = "asked for on the command line"
+
+
+def register(main: typer.Typer) -> None:
+    """Add the commands."""
+    main.command()(rebuild)
+    main.command()(backfill)
+    main.command()(rewind)
+    main.command()(replay)
+
+
+def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
+    """Compute a table again from all of its inputs, with the code and rules of now, and every table above it.
+
+    The stream goes on meanwhile; what it brings is in the new table too.
+    """
+    from deltaworks import catalog
+    from deltaworks.engine.rebuild import refuse, stage
+    from deltaworks.engine.recomputing import recomputing
+
+    now = settings()
+    found = catalog.load(now.project)
+    name = found[table].name  # raises, with the nearest name
+    refuse(name, found)
+    with _staging(now) as staging:
+        with recomputing(now, name="rebuild", folder=staging.folder) as (spark, own):
+            staged = stage(name, catalog=found, lake=now.lake, spark=spark, anew=own)
+        _say(f"computed again: {', '.join(staged.tables)}")
+        staging.publish(name, by=by, reason=reason)
+
+
+def backfill(
+    table: _Table,
+    *,
+    since: Annotated[str, typer.Option("--from", help="A day or a time such as 2026-11-22T10:00 (UTC).")],
+    until: Annotated[str, typer.Option("--to", help="Up to then; a day counts whole.")],
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Take a range of event time of an events table again from bronze, with the code and rules of now.
+
+    Every table above it follows what changed. The stream goes on meanwhile.
+    """
+    from deltaworks import catalog
+    from deltaworks.engine.backfill import refuse, stage
+    from deltaworks.engine.recomputing import recomputing
+
+    first, last = _moment(since, option="--from"), _moment(until, option="--to", end=True)
+    if first >= last:
+        raise typer.BadParameter("The range is empty: --to lies before --from.", param_hint="--to")
+    now = settings()
+    found = catalog.load(now.project)
+    name = found[table].name
+    refuse(name, found)
+    with _staging(now) as staging:
+        with recomputing(now, name="backfill", folder=staging.folder) as (spark, own):
+            made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
+        batches = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
+        if not made.gone and not made.come:
+            _say(f"{batches}: every row came out as it was, nothing is to be published")
+            return
+        _say(f"{batches}: {made.gone:,} rows of {name} went, {made.come:,} came")
+        _say(f"to be published: {', '.join(made.staged.tables)}")
+        staging.publish(name, by=by, reason=reason)
+
+
+def rewind(
+    table: _Table,
+    *,
+    to: Annotated[str, typer.Option(help="A version, or a time such as 2026-11-22T10:00 (UTC).")],
+    dry_run: _DryRun = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Bring a table and every table above it back to an earlier version; from there they take again what came since.
+
+    So rows that wrong code or rules have made since are made anew by the code and rules of now.
+    """
+    from deltaworks import catalog
+
+    now = settings()
+    found = catalog.load(now.project)
+    version = int(to) if to.isdigit() else _moment(to, option="--to")
+    _go_back(now, found, found[table].name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
+
+
+def replay(
+    table: _Table,
+    *,
+    from_offset: Annotated[str | None, typer.Option(help="A record, as TOPIC/PARTITION/OFFSET.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option(help="A time by the broker's clock, such as 2026-11-22T10:00.")
+    ] = None,
+    dry_run: _DryRun = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    by: _By = None,
+    reason: _Reason = _ASKED,
+) -> None:
+    """Have a table over bronze take again what arrived since a record or a time, and every table above it.
+
+    They go back to where they had nothing of it, as with `rewind`.
+    """
+    from deltaworks import catalog
+    from deltaworks.engine.rewind import before
+
+    if (from_offset is None) == (from_time is None):
+        raise typer.BadParameter("Give one of --from-offset and --from-time.")
+    since = _record(from_offset) if from_offset is not None else _moment(str(from_time), option="--from-time")
+    now = settings()
+    found = catalog.load(now.project)
+    name = found[table].name
+    version = before(name, catalog=found, lake=now.lake, since=since)
+    _go_back(now, found, name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
+
+
+def _go_back(
+    now: Settings,
+    found: "Catalog",
+    name: str,
+    to: int | datetime,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    by: str | None,
+    reason: str,
+) -> None:
+    from deltaworks.engine.rewind import plan, stage
+
+    past = plan(name, catalog=found, lake=now.lake, to=to)
+    rows = [
+        {"table": one.table, "from version": one.newest, "to version": one.version, "committed at": one.at,
+         "rows to take again": one.again, "orders undone": ", ".join(map(str, one.undone)) or None} for one in past
+    ]  # fmt: skip
+    show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=as_json)
+    if dry_run:
+        return
+    with _staging(now) as staging:
+        stage(past, catalog=found, lake=now.lake, folder=staging.folder)
+        staging.publish(name, by=by, reason=reason)
+
+
+def _record(text: str) -> tuple[str, int, int]:
+    topic, _, numbers = text.partition("/")
+    partition, _, offset = numbers.partition("/")
+    if not topic or not partition.isdigit() or not offset.isdigit():
+        raise typer.BadParameter(f"{text!r} is not TOPIC/PARTITION/OFFSET.", param_hint="--from-offset")
+    return topic, int(partition), int(offset)
+
+
+def _moment(text: str, *, option: str, end: bool = False) -> datetime:
+    """A time in UTC; of a day its beginning, or its `end`."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        hint = f"{text!r} is no day or time such as 2026-11-22T10:00."
+        raise typer.BadParameter(hint, param_hint=option) from None
+    if end and "T" not in text and " " not in text:
+        found += timedelta(days=1)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@dataclass
+class _Staging:
+    """A folder beside the lake, and whether an order names it."""
+
+    folder: Path
+    ordered: bool = False
+
+    def publish(self, table: str, *, by: str | None, reason: str) -> None:
+        """Order it, and wait until the order has ended."""
+        from deltaworks.cli.commands import order
+
+        self.ordered = True
+        try:
+            order(table, kind="publish", arguments={"folder": self.folder.name}, by=by, reason=reason, wait=True)
+        except typer.Exit:  # it has failed, or was withdrawn
+            self.ordered = False
+            raise
+        self.ordered = False
+
+
+@contextmanager
+def _staging(now: Settings) -> Iterator[_Staging]:
+    """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
+    from deltaworks.engine.publish import STAGED
+
+    staging = _Staging(now.data / STAGED / uuid.uuid4().hex)
+    staging.folder.mkdir(parents=True)
+    for other in staging.folder.parent.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+    try:
+        yield staging
+    finally:
+        if not staging.ordered:
+            shutil.rmtree(staging.folder, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    show.out.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,218 @@
+"""A range of event time of an events table, taken again from bronze; the tables above follow what changed.
+
+The tables are laid out as they are in a lake of their own. There the ingest batches that may have rows of the range are
+taken again, whole, by the app's own writers with the code and rules of now. Rows that come out as they were count for
+nothing. What gave way, and what came for it, leads to the groups, stretches and keys above that are computed again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.checker.picture import Held
+from deltaworks.engine.checker.replay import as_streamed
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.entry import Counts
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.linking import link_table
+from deltaworks.engine.publish import Staged
+from deltaworks.engine.rewind import even, laid_out
+from deltaworks.engine.writers.aggregate import AggregateWriter
+from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.late_rows import number_anew
+from deltaworks.engine.writers.stateful import StatefulWriter
+from deltaworks.errors import LakeError
+from deltaworks.settings import Settings
+from deltaworks.words.keeping import Append
+
+RANGES_MAX = 100
+"""Into so many ranges the ingest batches are put together: each is a condition on every row."""
+Ranges = list[tuple[int, int]]
+"""First and last ingest batch of each, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backfilled:
+    """What was staged, the ingest batches taken again, the rows of bronze in them, and how many rows went and came."""
+
+    staged: Staged
+    batches: int
+    read: int
+    gone: int
+    come: int
+
+
+def refuse(table: str, catalog: Catalog) -> None:
+    """Raise LakeError for a table without a range: only events keep the time at which they happened."""
+    declared = catalog[table]
+    if not isinstance(declared.table.kept_as, Append) or declared.table.event_time is None:
+        finding = "has no range of event time that could be taken again"
+        raise LakeError(table, finding, f'Run "deltaworks rebuild {table}"')
+
+
+def stage(
+    table: str, *, since: datetime, until: datetime, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings
+) -> Backfilled:
+    """Take [since, until) of the table again into the empty lake of `anew`; the tables above it follow.
+
+    Raises LakeError as `refuse` does, and where a table above is behind.
+    """
+    refuse(table, catalog)
+    declared, bronze = catalog[table], catalog[table].inputs[0]
+    chosen, others = even(table, catalog=catalog, lake=lake)
+    held = {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
+    for name, version in (others | chosen).items():
+        for one in laid_out(lake, name, version):
+            held[one.name] = one
+    for one in held.values():
+        link_table(one, anew.lake)
+    epoch = 1 + max(one.entry.epoch for one in held.values())
+    flow = Flow(app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
+    flow.fence()
+    as_streamed(flow, lake)
+    source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not once more in a replay
+    source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
+    writers = {writer.declared.name: writer for writer in flow.writers}
+    code = {name: writers[name].progress.code for name in chosen}
+    ranges = _ranges(flow, declared, since, until)
+    exchange = _take_again(flow, declared, ranges, spark) if ranges else None
+    if exchange is not None:
+        for name in list(chosen)[1:]:
+            _follow(flow, name, table, exchange, spark)
+    staged = Staged(tables=tuple(chosen), base=others | chosen, code=code, versions=others)
+    staged.write(anew.data)
+    return Backfilled(
+        staged=staged,
+        batches=sum(last - first + 1 for first, last in ranges),
+        read=_rows_in(flow.inputs[bronze].table, ranges),
+        gone=0 if exchange is None else exchange.gone.count(),
+        come=0 if exchange is None else exchange.come.count(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Exchange:
+    """Rows of the table that gave way, and those that came for them; what stayed as it was is in neither."""
+
+    gone: DataFrame
+    come: DataFrame
+
+
+def _ranges(flow: Flow, declared: Declared, since: datetime, until: datetime) -> Ranges:
+    """The ingest batches that may have rows of the range.
+
+    Those of the rows that are there; those that arrived in the range, or as much before it as a clock may be ahead, or
+    so near that a copy may be among them; and those of refused rows that did not arrive before that: when they happened
+    is not known.
+    """
+    own, event_time = flow.inputs[declared.name].table, declared.table.event_time
+    assert isinstance(declared.table.kept_as, Append)
+    within = declared.table.kept_as.within
+    upto = own.entry.position.batches.get(declared.inputs[0], 0)
+    early, late = since - declared.table.future_max - within, until + within
+    early, late, low, high = (pa.scalar(one, pa.timestamp("us", "UTC")) for one in (early, late, since, until))
+    at, arrived = ds.field(event_time), ds.field("timestamp")
+    found = [
+        _batches(own, (at >= low) & (at < high)),
+        _batches(flow.sides[declared.name]["quarantine"], arrived >= early),
+        _batches(flow.inputs[declared.inputs[0]].table, (arrived >= early) & (arrived < late)),
+    ]
+    return joined({seq for some in found for seq in some if seq <= upto})
+
+
+def _batches(table: OwnedTable, where: ds.Expression) -> list[int]:
+    found: list[int] = pc.unique(table.read(["_seq"], where=where)["_seq"]).to_pylist()
+    return found
+
+
+def joined(batches: Iterable[int]) -> Ranges:
+    """Few ranges that hold these ingest batches, and others only in the smallest gaps between them."""
+    ranges = [(seq, seq) for seq in sorted(batches)]
+    gaps = sorted((after - before for (_, before), (after, _) in pairwise(ranges)), reverse=True)
+    widest = max(gaps[RANGES_MAX - 1], 1) if len(gaps) >= RANGES_MAX else 1
+    found: Ranges = []
+    for first, last in ranges:
+        if found and first - found[-1][1] <= widest:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def _take_again(flow: Flow, declared: Declared, ranges: Ranges, spark: SparkSession) -> _Exchange | None:
+    """Take these ingest batches again; None when everything comes out as it was."""
+    name, bronze = declared.name, declared.inputs[0]
+    own, side = flow.inputs[name].table, flow.sides[name]["quarantine"]
+    committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
+    place, seq, totals, version = own.entry.position, own.entry.ingest_seq, own.entry.totals, own.version
+    here = " or ".join(f"(_seq between {first} and {last})" for first, last in ranges)
+    rows = own.rows()
+    committer.delete(own, here, own.entry.follow("redo"))
+    taken = rows - own.rows()
+    read = _rows_in(flow.inputs[bronze].table, ranges)
+    refused = _rows_in(side, ranges)
+    committer.delete(side, here, side.entry.follow("redo", counts=Counts(read=-refused, taken=-refused), claimed=None))
+    writer = next(one for one in flow.writers if one.declared.name == name)
+    assert isinstance(writer, AppendWriter)
+    writer.between = True
+    strays = place.strays
+    for first, last in ranges:
+        writer.progress.position = replace(place, batches={**place.batches, bronze: first - 1}, strays=strays)
+        writer.progress.ingest_seq, writer.until = first - 1, last
+        while writer.behind():
+            flow.take_slice(name, spark)
+        strays = writer.progress.position.strays
+    writer.settle(committer)
+    came = own.entry.totals - totals
+    others = read - taken - refused - came.not_mine
+    # what is no table's place, warnings, is left as it was counted first
+    was = Counts(read=read, taken=taken, refused=refused, duplicate=others, not_mine=came.not_mine, warned=came.warned)
+    entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=seq)
+    committer.mark(own, entry)
+    flow.open_anew(name)
+    return _exchanged(own, version, here, spark)
+
+
+def _exchanged(own: OwnedTable, version: int, here: str, spark: SparkSession) -> _Exchange | None:
+    names = [name for name in own.schema.names if name not in ("_seq", "_arrived")]
+    delta = spark.read.format("delta")
+    then, now = delta.option("versionAsOf", version).load(str(own.path)), spark.read.format("delta").load(str(own.path))
+    then, now = (rows.where(here).select(*names) for rows in (then, now))
+    gone, come = then.exceptAll(now).persist(), now.exceptAll(then).persist()
+    return None if gone.isEmpty() and come.isEmpty() else _Exchange(gone=gone, come=come)
+
+
+def _follow(flow: Flow, name: str, changed: str, exchange: _Exchange, spark: SparkSession) -> None:
+    """A table above takes what changed: a view by its inputs' feeds, the others what they made of those rows."""
+    committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
+    writer = next(one for one in flow.writers if one.declared.name == name)
+    match writer:
+        case AggregateWriter() | StatefulWriter() if not writer.table.entry.position.versions.get(changed):
+            return  # it will take what there is
+        case AggregateWriter():
+            writer.exchanged(spark, committer, gone=exchange.gone, come=exchange.come)
+        case StatefulWriter():
+            source = flow.inputs[changed]
+            writer.exchanged(spark, committer, source, gone=exchange.gone, come=exchange.come)
+        case _:
+            while writer.behind():
+                flow.take_slice(name, spark)
+    writer.settle(committer)
+    if (late := flow.sides.get(name, {}).get("late")) is not None:
+        number_anew(committer, late)
+
+
+def _rows_in(table: OwnedTable, ranges: Ranges) -> int:
+    data = table.delta.to_pyarrow_dataset()
+    return sum(
+        data.count_rows(filter=(ds.field("_seq") >= first) & (ds.field("_seq") <= last)) for first, last in ranges
+    )

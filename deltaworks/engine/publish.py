@@ -1,0 +1,223 @@
+"""Tables that were made elsewhere, or as they were long ago, take the place of those in the lake. No Spark here.
+
+What was staged is each table **as of a place among its inputs**, in a lake of its own. The owner links its files into
+the table's folder and puts them and that place into one commit; from there the table takes what has come since, as
+after a restart. So nothing that arrived meanwhile is missing, nothing is there twice, and no row is written again.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction
+
+from deltaworks.catalog import Catalog
+from deltaworks.engine.checker.picture import Held
+from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.entry import Entry, Position
+from deltaworks.engine.flow import Flow, Steps
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.linking import link_file
+from deltaworks.engine.transforms import load_transform
+from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
+from deltaworks.errors import CommandError, LakeError
+
+STAGED = "staged"
+"""Folder beside the lake for tables that are not published yet."""
+UNDONE = frozenset({"publish", "late", "replay"})
+"""Kinds of entries whose work a table that was staged before them does not have."""
+_ABOUT = "staged.json"
+_AGAIN = "Order it again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """What lies in a folder: the tables, inputs first.
+
+    `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
+    what made its rows, where the app must run with the same. `versions`: of inputs that are not among the tables the
+    version that was taken.
+    """
+
+    tables: tuple[str, ...]
+    base: Mapping[str, int]
+    code: Mapping[str, str]
+    versions: Mapping[str, int]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Staged":
+        """What lies there; raises LakeError if it is not whole."""
+        try:
+            found = json.loads((folder / _ABOUT).read_text())
+        except FileNotFoundError:
+            raise LakeError(str(folder), "nothing was staged there", _AGAIN) from None
+        return cls(**{**found, "tables": tuple(found["tables"])})
+
+    def write(self, folder: Path) -> None:
+        """Say that all of it is there."""
+        (folder / _ABOUT).write_text(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """A table, or one beside it, whose files are linked: the commit is all that is left."""
+
+    into: OwnedTable
+    found: Held | None
+    files: tuple[AddAction, ...]
+
+
+def with_those_above(catalog: Catalog, table: str) -> tuple[str, ...]:
+    """The table and all tables that are made from it, inputs first."""
+    found = {table}
+    for declared in catalog.tables.values():
+        if found.intersection(declared.inputs):
+            found.add(declared.name)
+    return tuple(name for name in catalog.tables if name in found)
+
+
+def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
+    """Put what was staged in a folder into the place of these tables' rows; the result says how many tables those are.
+
+    All of it is one step: no table takes rows that another one has not got yet. Given again after a crash it goes on
+    with the tables that have not got theirs. Raises CommandError where the app runs with other code than made them, or
+    where something was ordered about these tables since they were staged.
+    """
+    yield from ()
+    staged = Staged.read(folder)
+    _refuse(flow, staged, folder, command)
+    left = [name for name in staged.tables if not _has(flow.inputs[name].table.entry, folder)]
+    ready = {name: _prepare(flow, name, folder / "lake") for name in left}  # what can fail does so before any commit
+    versions = dict(staged.versions)
+    for name in staged.tables:
+        if name in ready:
+            try:
+                _publish(flow, ready[name], folder, versions, command)
+                flow.open_anew(name)
+            except Exception as error:  # what it remembers is not what is committed
+                flow.detached.failed(name, error)
+                raise
+        versions[name] = flow.inputs[name].table.entry.replaced_at
+    return {"tables": len(staged.tables)}
+
+
+def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
+    writers = {writer.declared.name: writer for writer in flow.writers}
+    for name in staged.tables:
+        if name not in writers:
+            raise CommandError(f"command {command}", f"app {flow.app} has no table {name}", _AGAIN)
+        code = writers[name].progress.code
+        if staged.code.get(name, code) != code:
+            finding = f"{name} was staged by other code than the app runs with"
+            raise CommandError(f"command {command}", finding, f"Restart app {flow.app}, then order it again")
+    if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
+        return
+    for name, version in staged.base.items():
+        for commit in flow.inputs[name].table.commits_backwards():
+            if commit.version <= version:
+                break
+            if commit.entry is not None and commit.entry.kind in UNDONE:
+                finding = f"command {commit.entry.command} has changed {name} since it was staged"
+                raise CommandError(f"command {command}", finding, _AGAIN)
+
+
+def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
+    """Those beside a table first, its own closes the group."""
+    own, made = flow.inputs[name].table, Held(name, lake / name.replace(".", "/", 1))
+    declared = flow.catalog[name]
+    if declared.transform is not None:
+        load_transform(declared)
+    ready = []
+    beside = {path.name.partition("__")[2]: path for path in made.path.parent.glob(f"{made.path.name}__*")}
+    for suffix in dict.fromkeys((*flow.sides.get(name, {}), *beside)):
+        side, path = flow.side(name, suffix), beside.get(suffix)
+        if side is None:
+            raise LakeError(str(path), f"app {flow.app} keeps no such table beside {name}", _AGAIN)
+        found = Held(side.name, path) if path is not None and DeltaTable.is_deltatable(str(path)) else None
+        if suffix == "quarantine" and found is not None:
+            found = _with_decisions(found, side)
+        ready.append(_Ready(into=side, found=found, files=() if found is None else tuple(_linked(found, side))))
+    return [*ready, _Ready(into=own, found=made, files=tuple(_linked(made, own)))]
+
+
+def _publish(flow: Flow, group: list[_Ready], folder: Path, versions: Mapping[str, int], command: int) -> None:
+    made = group[-1].found
+    assert made is not None
+    position = _here(made.entry.position, versions)
+    committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
+    for one in group:
+        into, then = one.into, Entry(kind="create", app="", epoch=0) if one.found is None else one.found.entry
+        entry = into.entry.follow(
+            "publish",
+            command=command,
+            counts=then.totals - into.entry.totals,
+            position=position,
+            ingest_seq=made.entry.ingest_seq,
+            code=then.code,
+            suite=then.suite,
+            claimed=then.claimed,
+            event_high=then.event_high,
+            replaced=(into.version + 1, folder.name),
+        )
+        schema = None
+        if into.outdated is not None:
+            schema = Schema.from_arrow(into.stored) if one.found is None else one.found.delta.schema()
+        committer.replace(into, one.files, entry, schema=schema)
+
+
+def _here(position: Position, versions: Mapping[str, int]) -> Position:
+    """A place in the versions of this lake; who has taken nothing of an input takes what is there."""
+    return replace(position, versions={of: versions.get(of, at) if at else at for of, at in position.versions.items()})
+
+
+def _has(entry: Entry, folder: Path) -> bool:
+    return entry.replaced is not None and entry.replaced[1] == folder.name
+
+
+def _linked(made: Held, into: OwnedTable) -> Iterator[AddAction]:
+    """The files of a staged table, under new names in the table's folder: a commit cannot name one as gone and come."""
+    for add in _added(made):
+        source, name = made.path / unquote(add["path"]), f"part-{uuid.uuid4().hex}.parquet"
+        link_file(source, into.path / name)
+        yield AddAction(
+            path=name,
+            size=add["size"],
+            partition_values=add.get("partitionValues") or {},
+            modification_time=add["modificationTime"],
+            data_change=True,
+            stats=add.get("stats") or "{}",
+        )
+
+
+def _added(made: Held) -> Iterator[Mapping[str, Any]]:
+    """What the log says of the files that are there; raises LakeError if it begins later."""
+    there = set(made.files())
+    for version in range(made.version, -1, -1):
+        file = made.path / "_delta_log" / f"{version:020d}.json"
+        for line in file.read_text().splitlines() if there and file.exists() else ():
+            add = json.loads(line).get("add")
+            if add is not None and unquote(add["path"]) in there:
+                there.remove(unquote(add["path"]))
+                yield add
+    if there:
+        finding = f"its log does not tell of {len(there)} of its files any more"
+        raise LakeError(made.name, finding, f'Run "deltaworks rebuild {made.name}" instead')
+
+
+def _with_decisions(made: Held, own: OwnedTable) -> Held:
+    """A staged quarantine in which rows that somebody has discarded are so too, where they are refused again."""
+    decided = own.read([*PLACE, "state", "command"])
+    decided = decided.filter(pc.equal(decided["state"], "discarded")).drop_columns(["state"])
+    if not decided.num_rows:
+        return made
+    staged = OwnedTable(name=made.name, path=made.path, schema=QUARANTINE, entry=made.entry, addable=DECIDED)
+    clause = Clause(on="matched", act="update", set={"state": "'discarded'", "command": "s.command"})
+    committer = Committer(spark=None, arrow_bytes_max=own.bytes(), guard=lambda: None)
+    committer.commit(staged, decided, staged.entry.follow("discard"), how=Merge(keys=PLACE, clauses=(clause,)))
+    return Held(made.name, made.path)

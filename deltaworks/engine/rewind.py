@@ -1,0 +1,234 @@
+"""A table as it was at an earlier version, with those above it as they were then; `publish.py` brings it back.
+
+From there each takes again what has come since, with the code and rules of now. No Spark here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from deltaworks.catalog import Catalog
+from deltaworks.engine.checker.picture import Held
+from deltaworks.engine.entry import Entry, ahead
+from deltaworks.engine.lake import all_there
+from deltaworks.engine.linking import link_table
+from deltaworks.engine.log import read_log
+from deltaworks.engine.publish import Staged, with_those_above
+from deltaworks.engine.through import Lineage
+from deltaworks.errors import LakeError
+from deltaworks.words.keeping import Raw, View
+
+VERSIONS_MAX = 20
+"""So far back a version is looked for at which the tables above stood."""
+_DECISIONS = frozenset({"accept", "replay", "discard", "late"})
+"""Kinds of entries by which somebody decided something about single rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """Where a table goes back to: from the newest version to an earlier one, committed then.
+
+    `again`: how many rows of its inputs it has read since, which it takes again. `undone`: orders about single rows
+    that were carried out since, by their numbers.
+    """
+
+    table: str
+    newest: int
+    version: int
+    at: datetime | None
+    again: int
+    undone: tuple[int, ...]
+
+
+def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Past, ...]:
+    """Which version each table goes back to; raises LakeError if this one cannot.
+
+    A table above that never stood at just that version goes back to where it was empty, and is computed anew.
+    """
+    if isinstance(catalog[table].table.kept_as, Raw):
+        raise LakeError(table, "is what came, and stays", "Name a table above it")
+    lineage = Lineage(lake)
+    newest = lineage.newest(table)
+    version = _version_at(lineage, table, to) if isinstance(to, datetime) else to
+    if not 0 <= version <= newest:
+        raise LakeError(table, f"has no version {version}", f"Its versions are 0 to {newest}")
+    return tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
+
+
+def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, int] | datetime) -> int:
+    """The newest version of a table over bronze that has nothing of what arrived since a record, or since a time.
+
+    `since`: topic, partition and offset of the record, or a time by the broker's clock. Raises LakeError where nothing
+    arrived since then, or the table is over other tables.
+    """
+    bronze = catalog[table].inputs[:1]
+    if not bronze or not isinstance(catalog[bronze[0]].table.kept_as, Raw):
+        raise LakeError(table, "does not read bronze itself", "Name a table over bronze; those above follow it")
+    if isinstance(since, datetime):
+        which = ds.field("timestamp") >= pa.scalar(since, pa.timestamp("us", "UTC"))
+    else:
+        topic, partition, offset = since
+        which = (ds.field("topic") == topic) & (ds.field("partition") == partition) & (ds.field("offset") >= offset)
+    lineage = Lineage(lake)
+    rows = DeltaTable(str(lineage.path(bronze[0]))).to_pyarrow_dataset().to_table(columns=["_seq"], filter=which)
+    first = pc.min(rows["_seq"]).as_py()
+    if first is None:
+        raise LakeError(bronze[0], "has nothing since then", f'See "deltaworks ledger {bronze[0]}"')
+    for version in range(lineage.newest(table), -1, -1):
+        entry = lineage.entry(table, version)
+        if entry is None:
+            break
+        if entry.position.batches.get(bronze[0], 0) < first:
+            return version
+    raise LakeError(table, "its log does not go back so far", _rebuild(table))
+
+
+def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """The newest versions of a table and those above it at which they stood together, and of their other inputs.
+
+    Raises LakeError if there are none near: a table above is behind.
+    """
+    lineage = Lineage(lake)
+    newest = lineage.newest(table)
+    for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
+        found = _together(lineage, catalog, table, version)
+        others = _others(lineage, catalog, found)
+        # at version 0 it would be computed anew
+        if others is not None and all(at or not lineage.newest(name) for name, at in found.items() if name != table):
+            return found, others
+    finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
+    raise LakeError(table, finding, 'Try again when none is behind or set aside: "deltaworks app status"')
+
+
+def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path) -> Staged:
+    """Stage the tables as they were in a folder; raises LakeError where files are gone."""
+    names = tuple(one.table for one in past)
+    for one in past:
+        _refuse_what_is_gone(one, catalog, lake, names)
+        for held in laid_out(lake, one.table, one.version):
+            link_table(held, folder / "lake")
+    staged = Staged(tables=names, base={one.table: one.newest for one in past}, code={}, versions={})
+    staged.write(folder)
+    return staged
+
+
+def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
+    """A table at a version, and the tables beside it as they were then: none has rows that it had not taken."""
+    path = lake / table.replace(".", "/", 1)
+    logged = read_log(path, version)
+    if logged is None or logged.at is None or logged.entry is None:
+        raise LakeError(table, f"its log has no version {version}", _rebuild(table))
+    yield Held(table, path, version)
+    for side in sorted(path.parent.glob(f"{path.name}__*")):
+        name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
+        of_tables = "_version" in newest.schema.names
+        for at in range(newest.version, -1, -1):
+            found = read_log(side, at)
+            if found is None or found.entry is None:
+                raise LakeError(name, f"its log has no version {at}", _rebuild(table))
+            # by time alone is not enough: its owner may have died between the two
+            if (
+                found.at is not None
+                and found.at <= logged.at
+                and not ahead(found.entry, logged.entry, of_tables=of_tables)
+            ):
+                yield Held(name, side, at)
+                break  # else it was made later
+
+
+def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
+    """The newest version that was committed by then."""
+    for version in range(lineage.newest(table), -1, -1):
+        logged = read_log(lineage.path(table), version)
+        if logged is None:
+            raise LakeError(table, f"its log begins at version {version + 1}, after that time", _rebuild(table))
+        if logged.at is not None and logged.at <= moment:
+            return version
+    raise LakeError(table, "was made after that time", "Name a later time")
+
+
+def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> dict[str, int]:
+    """Which version of each table above belongs to a version: its newest with just that, else 0, where it was empty."""
+    chosen = {table: version}
+    for name in with_those_above(catalog, table)[1:]:
+        inputs = {one: lineage.as_good_as(one, chosen[one]) for one in catalog[name].inputs if one in chosen}
+        last = lineage.newest(name)
+        taken = lineage.entry(name, last)
+        if taken is not None and not any(taken.position.versions.get(one) for one in inputs):
+            chosen[name] = last  # it has taken nothing of them yet, and takes what there is
+            continue
+        entries = ((at, lineage.entry(name, at)) for at in range(last, 0, -1))
+        chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
+    return chosen
+
+
+def _stands_at(lineage: Lineage, entry: Entry | None, inputs: Mapping[str, int]) -> bool:
+    taken = {} if entry is None else entry.position.versions
+    return all(lineage.as_good_as(source, taken.get(source, 0)) == at for source, at in inputs.items())
+
+
+def _others(lineage: Lineage, catalog: Catalog, chosen: Mapping[str, int]) -> dict[str, int] | None:
+    """The versions that these have taken of tables that are not among them; None where two disagree."""
+    found: dict[str, int] = {}
+    for name, version in chosen.items():
+        entry = lineage.entry(name, version)
+        for source, taken in entry.position.versions.items() if entry is not None else ():
+            if source in chosen or source not in catalog[name].inputs:
+                continue
+            at = lineage.as_good_as(source, taken)
+            if found.setdefault(source, at) != at:
+                return None
+    return found
+
+
+def _past(lineage: Lineage, name: str, version: int) -> Past:
+    newest = lineage.newest(name)
+    then, now = (lineage.entry(name, at) for at in (version, newest))
+    logged = read_log(lineage.path(name), version)
+    if then is None or now is None or logged is None:
+        raise LakeError(name, f"its log has no version {version}", _rebuild(name))
+    undone = set[int]()
+    for one in (name, f"{name}__quarantine"):
+        for entry in _since(lineage, one, logged.at):
+            if entry.kind in _DECISIONS and entry.command:
+                undone.add(entry.command)
+    return Past(
+        table=name, newest=newest, version=version, at=logged.at, again=now.totals.read - then.totals.read,
+        undone=tuple(sorted(undone)),
+    )  # fmt: skip
+
+
+def _since(lineage: Lineage, name: str, moment: datetime | None) -> Iterator[Entry]:
+    if not DeltaTable.is_deltatable(str(lineage.path(name))):
+        return
+    for version in range(lineage.newest(name), -1, -1):
+        logged = read_log(lineage.path(name), version)
+        if logged is None or (moment is not None and logged.at is not None and logged.at <= moment):
+            return
+        if logged.entry is not None:
+            yield logged.entry
+
+
+def _refuse_what_is_gone(one: Past, catalog: Catalog, lake: Path, names: tuple[str, ...]) -> None:
+    """What an input that stays has added since must be there, to be taken again; a view looks at what there is."""
+    declared, lineage = catalog[one.table], Lineage(lake)
+    entry = lineage.entry(one.table, one.version)
+    if entry is None or isinstance(declared.table.kept_as, View):
+        return
+    for source, taken in entry.position.versions.items():
+        if source in names or not taken:
+            continue
+        now = lineage.entry(source, newest := lineage.newest(source))
+        if now is None or taken < now.replaced_at or not all_there(lineage.path(source), taken, newest):
+            finding = f"what {source} has brought since its version {taken} is not there any more"
+            raise LakeError(one.table, finding, _rebuild(one.table))
+
+
+def _rebuild(table: str) -> str:
+    return f'Run "deltaworks rebuild {table}" instead'

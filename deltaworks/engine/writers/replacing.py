@@ -1,0 +1,105 @@
+"""Keys of a table that are computed again: their rows take the place of those that were there, vanished ones go."""
+
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows
+from deltaworks.engine.entry import Counts
+from deltaworks.engine.writers.result import nullable_keys, result_of
+from deltaworks.engine.writers.writer import Progress
+
+KEYS_LISTED_MAX = 1_000
+"""Up to so many values of a single key are written into the filter, where Spark pushes them furthest."""
+
+
+def replace_keys(
+    declared: Declared,
+    progress: Progress,
+    spark: SparkSession,
+    committer: Committer,
+    computed: DataFrame,
+    *,
+    keys: pa.Table | None,
+    counts: Counts,
+) -> None:
+    """Commit the rows of these keys (None: of all) out of what was computed, as the batch in hand of `progress`."""
+    table = progress.table
+    computed = computed.select(*table.schema.names)
+    if keys is not None:
+        computed = _only(spark, computed, keys)
+    with result_of(declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
+        if isinstance(result.rows, pa.Table):
+            rows: Rows = _with_vanished(result.rows.cast(table.schema), keys)
+        else:
+            rows = _with_vanished_spark(spark, result.rows, keys)
+        low, high = result.span
+        entry = progress.entry(counts, low=low, high=high)
+        committer.commit(table, rows, entry, how=_merge(declared, table.schema.names, whole=keys is None))
+    progress.committed()
+
+
+def _only(spark: SparkSession, computed: DataFrame, keys: pa.Table) -> DataFrame:
+    names = keys.column_names
+    if len(names) == 1 and keys.num_rows <= KEYS_LISTED_MAX and keys[names[0]].null_count == 0:
+        return computed.where(F.col(names[0]).isin([_exactly(value) for value in keys[names[0]].to_pylist()]))
+    wanted = F.broadcast(spark.createDataFrame(keys))
+    return computed.alias("c").join(
+        wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], "left_semi"
+    )
+
+
+def _with_vanished(result: pa.Table, keys: pa.Table | None) -> pa.Table:
+    rows = result.append_column("_gone", pa.array([False] * result.num_rows, pa.bool_()))
+    if keys is None:
+        return rows
+    names = keys.column_names
+    there = set(zip(*(result[name].to_pylist() for name in names), strict=True))
+    gone = [key for key in zip(*(keys[name].to_pylist() for name in names), strict=True) if key not in there]
+    if not gone:
+        return rows
+    columns = [
+        pa.array([key[names.index(f.name)] for key in gone], f.type) if f.name in names else pa.nulls(len(gone), f.type)
+        for f in result.schema
+    ]
+    vanished = pa.table([*columns, pa.array([True] * len(gone))], schema=rows.schema)
+    return pa.concat_tables([rows, vanished])
+
+
+def _with_vanished_spark(spark: SparkSession, computed: DataFrame, keys: pa.Table | None) -> DataFrame:
+    rows = computed.withColumn("_gone", F.lit(False))
+    if keys is None:
+        return rows
+    names = keys.column_names
+    there = [F.col(f"w.{name}").eqNullSafe(F.col(f"c.{name}")) for name in names]
+    gone = spark.createDataFrame(keys).alias("w").join(computed.alias("c"), there, "left_anti")
+    empty = [F.lit(None).cast(computed.schema[n].dataType).alias(n) for n in computed.columns if n not in names]
+    return rows.unionByName(gone.select(*names, *empty, F.lit(True).alias("_gone")))
+
+
+def _merge(declared: Declared, names: list[str], *, whole: bool) -> Merge:
+    own = {name: f"s.{name}" for name in names}
+    values = [name for name in own if name not in declared.keys]
+    changed = " or ".join(f"(t.{name} is distinct from s.{name})" for name in values) or "false"
+    clauses = [
+        Clause(on="matched", act="delete", when="s._gone", set={}),
+        Clause(on="matched", act="update", when=changed, set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", set=own),
+    ]
+    if whole:
+        clauses.append(Clause(on="not matched by source", act="delete", when=None, set={}))
+    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))
+
+
+def _exactly(value: Any) -> Any:
+    """A value as Spark's literal: PySpark's own of dates and times go through a calendar that changed in 1582."""
+    match value:
+        case datetime():
+            return F.expr(f"timestamp'{value.isoformat()}'")
+        case date():
+            return F.expr(f"date'{value.isoformat()}'")
+    return value

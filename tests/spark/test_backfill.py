@@ -1,0 +1,245 @@
+"""A range of events taken again from bronze: the same as if the rules had always been right, whatever goes on."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks import catalog
+from deltaworks.engine import backfill
+from deltaworks.engine.backfill import Backfilled, joined
+from deltaworks.engine.checker import Picture, check
+from deltaworks.errors import LakeError
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import START, Crash, Log, Owner, Record, carry_out
+from tests.shop_rows import broken, view
+from tests.spark.test_stateful import answered, have, same, spells
+from tests.spells import project, records
+from tests.tiny_project import Project
+
+WRITERS = '''"""Notes of each member."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.notes",
+    kept_as=view(keys=("member_id",)),
+    columns=(
+        Column("member_id", "bigint", doc="Who wrote."),
+        Column("notes", "bigint", null=False, doc="How many there are."),
+    ),
+    owner="tests",
+)
+'''
+WRITERS_TRANSFORM = '''"""Notes to writers."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(notes: DataFrame) -> DataFrame:
+    """Count."""
+    return notes.groupBy("member_id").agg(F.count("*").alias("notes"))
+
+
+def keys_from(notes: DataFrame) -> DataFrame:
+    """Who wrote."""
+    return notes.select("member_id")
+'''
+TABLE = "silver.page_views"
+ABOVE = ("gold.page_views_per_minute", "gold.user_sessions")
+DAY = timedelta(days=1)
+Made = Callable[[str], tuple[Owner, Owner, Log, list[Record]]]
+
+
+def days(count: int, *, each: int = 9) -> list[list[Record]]:
+    """Views of several days, four apart, a batch each; most arrive when they happen, some hours late, some twice."""
+    chance = seeded()
+    found = []
+    for day in range(count):
+        records = []
+        for number in range(each):
+            at = START + 4 * day * DAY + timedelta(minutes=7 * number)
+            late = timedelta(hours=chance.randrange(1, 30)) if chance.random() < 0.15 else timedelta(0)
+            page = chance.choice(["/", "/cart", "/products/1"])
+            record = view(1000 * day + number, at=at - late, page=page, user=chance.randrange(3))
+            record.at = at
+            records += [record] * chance.choice([1, 1, 1, 2])
+        bad = broken(b"{")
+        bad.at = START + 4 * day * DAY
+        found.append([*records, bad])
+    return found
+
+
+def staged(owner: Owner, first: datetime, last: datetime, *, name: str = "one", table: str = TABLE) -> Backfilled:
+    """Take a range again, in the folder that the order to publish it names."""
+    folder = owner.settings.data / "staged" / name
+    folder.mkdir(parents=True)
+    return backfill.stage(
+        table, since=first, until=last, catalog=owner.catalog, lake=owner.settings.lake, spark=owner.spark,
+        anew=owner.settings.changed(data=folder),
+    )  # fmt: skip
+
+
+def shown(owner: Owner) -> dict[str, list[dict[str, object]]]:
+    """All tables' rows, without what says that they are complete: marks are those of then."""
+    return {
+        table: [{name: value for name, value in row.items() if name != "complete"} for row in owner.rows(table)]
+        for table in (TABLE, *ABOVE)
+    }
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A lake as it should be, one whose rule was wrong on the second and third of four days, and the fourth day."""
+
+    def make(name: str) -> tuple[Owner, Owner, Log, list[Record]]:
+        folder = tmp_path_factory.mktemp(name)
+        project = Shop(folder / "project")
+        *parts, last = days(4)
+        calm, log = Owner(spark, project.settings(folder / "calm"), "web"), Log()
+        for part in (*parts, last):
+            log.send(part)
+            calm.take(log.batch())
+        owner, log = Owner(spark, project.settings(folder / "wrong"), "web"), Log()
+        log.send(parts[0])
+        owner.take(log.batch())
+        project.edit("silver/page_views.yml", "'^/'", "'^/c'")
+        owner.start()
+        for part in parts[1:]:
+            log.send(part)
+            owner.take(log.batch())
+        project.edit("silver/page_views.yml", "'^/c'", "'^/'")
+        owner.start()
+        owner.flow.settle()
+        return calm, owner, log, last
+
+    return make
+
+
+def test_two_days_one_after_the_other_and_again(made: Made) -> None:
+    """The later one first; the owner dies within one publication; a third time nothing changes."""
+    calm, owner, log, last = made("twice")
+    second, third = START + 2 * DAY, START + 6 * DAY
+
+    later = staged(owner, third, third + 3 * DAY)
+    log.send(last)
+    owner.take(log.batch())  # meanwhile
+    carry_out(owner, command("publish", TABLE, number=1, folder="one"))
+    owner.turn()
+    owner.flow.settle()
+    earlier = staged(owner, second, second + 3 * DAY, name="two")
+    order = command("publish", TABLE, number=2, folder="two")
+    owner.crash_at = owner.commits + 2
+    with pytest.raises(Crash):
+        carry_out(owner, order)
+    owner.crash_at = -1
+    owner.start()
+    carry_out(owner, order)
+    owner.turn()
+    owner.flow.settle()
+
+    assert later.come > 0
+    assert earlier.come > 0
+    assert later.gone == earlier.gone == 0
+    assert shown(owner) == shown(calm)
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+    mine, other = (one.flow.inputs[TABLE].table.entry.totals for one in (owner, calm))
+    assert replace(mine, warned=0) == replace(other, warned=0)
+    again = staged(owner, START - 2 * DAY, START + 20 * DAY, name="three")
+    assert (again.gone, again.come) == (0, 0)
+    assert again.batches == 4
+
+
+def test_rows_that_should_never_have_come_go(made: Made) -> None:
+    """A rule that is stricter now takes rows out of all tables; a session with none left goes."""
+    _, owner, _, _ = made("stricter")
+    project = Shop.__new__(Shop)
+    project.folder = owner.settings.project
+    before = shown(owner)
+    project.edit("silver/page_views.yml", "'^/'", "'^/c'")
+    owner.start()
+    found = staged(owner, START - 2 * DAY, START + 20 * DAY)
+    carry_out(owner, command("publish", TABLE, folder="one"))
+    owner.turn()
+    owner.flow.settle()
+
+    assert found.gone > 0
+    assert found.come == 0
+    after = shown(owner)
+    assert {row["page"] for row in after[TABLE]} == {"/cart"}
+    assert len(before[TABLE]) - len(after[TABLE]) == found.gone
+    assert sum(int(str(row["views"])) for row in after["gold.user_sessions"]) == len(after[TABLE])
+    assert {row["page"] for row in after["gold.page_views_per_minute"]} == {"/cart"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows come that a wrong rule refused, then a stricter one takes them away: each table is as by brute force."""
+    settings, log = project(tmp_path, "side_output"), Log()
+    copy = Project.at(settings.project)
+    copy.write("tables/gold/writers/table.py", WRITERS)
+    copy.write("tables/gold/writers/transform.py", WRITERS_TRANSFORM)
+    copy.write("expectations/gold/writers.yml", "waived: judged here\n")
+    copy.write("tables/gold/writers/cases/none.yml", "doc: None.\ngiven: {silver.notes: []}\nthen: {rows: []}\n")
+    right, wrong = "min_value: 0}", "min_value: 0, max_value: 3}"
+    owner = Owner(spark, settings, "tiny")
+    *parts, last = records(4, 9)
+    for number, part in enumerate(parts):
+        log.send(part)
+        owner.take(log.batch())
+        if number == 1:
+            copy.edit("expectations/silver/notes.yml", right, wrong)
+            owner.start()
+    copy.edit("expectations/silver/notes.yml", wrong, right)
+    owner.start()
+
+    for number, name in enumerate(("come", "go")):
+        owner.flow.settle()
+        found = staged(owner, START - DAY, START + DAY, name=name, table="silver.notes")
+        if name == "come":
+            log.send(last)
+            owner.take(log.batch())
+        done = carry_out(owner, command("publish", "silver.notes", number=number, folder=name))
+        owner.turn()
+        owner.flow.settle()
+
+        assert done == {"tables": 4}
+        assert (found.come > 0, found.gone > 0) == (name == "come", name == "go")
+        assert same(have(owner, "gold.spells"), spells(owner, "side_output"))
+        assert same(have(owner, "gold.answered"), answered(owner))
+        notes = Counter(row["member_id"] for row in have(owner, "silver.notes"))
+        assert {row["member_id"]: row["notes"] for row in have(owner, "gold.writers")} == notes
+        assert owner.verdicts() == {"ok"}
+        with Picture(owner.catalog, owner.settings.lake) as picture:
+            assert check(picture, at_rest=True) == []
+        copy.edit("expectations/silver/notes.yml", *((right, wrong) if name == "come" else (wrong, right)))
+        owner.start()
+
+
+def test_what_has_no_range_says_so(tmp_path: Path) -> None:
+    """Changes of a database are folded by key, and views computed by key."""
+    found = catalog.load(Shop(tmp_path / "project").folder)
+    for table in ("silver.orders", "gold.daily_orders", "bronze.shop_changes"):
+        with pytest.raises(LakeError, match="has no range of event time"):
+            backfill.refuse(table, found)
+
+
+def test_many_batches_become_few_ranges() -> None:
+    """Only the smallest gaps are closed."""
+    assert joined([]) == []
+    assert joined([3, 1, 2, 9]) == [(1, 3), (9, 9)]
+    many = joined([10 * number + (1000 if number > 150 else 0) for number in range(300)])
+    assert many[0][0] == 0
+    assert many[-1][1] == 3990
+    assert len(many) <= backfill.RANGES_MAX
+    assert (1500, 2510) in zip([last for _, last in many], [first for first, _ in many[1:]], strict=False)

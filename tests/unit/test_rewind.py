@@ -1,0 +1,278 @@
+"""A table goes back to an earlier version, and takes again what came since: by the rules of now, whenever that dies."""
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from deltaworks.engine import maintenance
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.publish import Staged
+from deltaworks.engine.rewind import Past, before, plan, stage
+from deltaworks.errors import CommandError, DeltaworksError, LakeError
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import START, Crash, Log, carry_out
+from tests.shop_rows import broken, random_changes, random_views, view
+
+
+def shop(folder: Path) -> Shop:
+    """A shop without gold: whatever is computed from these tables needs a transform, and so Spark."""
+    project = Shop(folder)
+    for name in ("tables", "expectations"):
+        shutil.rmtree(project.folder / name / "gold")
+    return project
+
+
+def staged(owner: ArrowOwner, table: str, to: int | datetime, *, name: str = "one") -> tuple[Past, ...]:
+    """Lay it out as it was, in the folder that the order to publish it names."""
+    past = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=to)
+    folder = owner.settings.data / "staged" / name
+    folder.mkdir(parents=True)
+    made = stage(past, catalog=owner.catalog, lake=owner.settings.lake, folder=folder)
+    assert made == Staged.read(folder)
+    return past
+
+
+def publish(owner: ArrowOwner, log: Log, table: str, *, crash_at: int) -> tuple[dict[str, int], bool]:
+    """Publish by an owner that dies before a commit, and another that gets the order again; whether it died."""
+    order, crashed = command("publish", table, folder="one"), False
+    owner.crash_at = owner.commits + crash_at
+    try:
+        done = carry_out(owner, order)
+    except Crash:
+        crashed, owner.crash_at = True, -1
+        owner.start()
+        owner.catch_up(log)
+        done = carry_out(owner, order)
+    owner.crash_at = -1
+    return done, crashed
+
+
+@pytest.mark.parametrize(
+    ("table", "suite", "right", "wrong"),
+    [
+        ("silver.orders", "silver/orders.yml", "[placed, paid, cancelled]", "[placed]"),
+        ("silver.customers", "silver/customers.yml", "{column: country, regex: '^[A-Z]{2}$'}\n    severity: warning",
+         "{column: name, regex: '[02468]$'}\n    severity: critical"),
+    ],
+)  # fmt: skip
+def test_what_a_wrong_rule_has_done_since_is_undone(
+    tmp_path: Path, table: str, suite: str, right: str, wrong: str
+) -> None:
+    """The owner dies before each commit in turn, then the order is given again."""
+    records = random_changes(seeded(), 60)
+    parts = [records[:15], records[15:30], records[30:45], records[45:]]
+    project = shop(tmp_path / "project")
+    calm, log = ArrowOwner(project.settings(tmp_path / "calm"), "shop"), Log()
+    for part in parts:
+        log.send(part)
+        calm.take(log.batch())
+    owner, log = ArrowOwner(project.settings(tmp_path / "wrong"), "shop"), Log()
+    before, good = 0, list[dict[str, object]]()
+    for number, part in enumerate(parts[:3]):
+        log.send(part)
+        owner.take(log.batch())
+        if number == 0:
+            before, good = owner.flow.inputs[table].table.version, owner.rows(table)
+            project.edit(suite, right, wrong)
+            owner.start()
+    assert owner.rows(f"{table}__quarantine")
+    project.edit(suite, wrong, right)
+    owner.start()
+
+    (past,) = staged(owner, table, before)
+    assert (past.table, past.version) == (table, before)
+    assert past.again == owner.flow.inputs[table].table.entry.totals.read - 15
+    log.send(parts[3])  # meanwhile
+    owner.take(log.batch())
+
+    lake, copy = owner.settings.lake, tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    epoch, died = owner.epoch, 0
+    while True:
+        done, crashed = publish(owner, log, table, crash_at=died)
+        if not crashed:
+            assert owner.rows(table) == good  # as it was, until it takes its turn
+        owner.take(Log().batch())
+        assert done == {"tables": 1}
+        assert owner.rows(table) == calm.rows(table)
+        assert not owner.rows(f"{table}__quarantine")
+        assert owner.verdicts() == {"ok"}
+        with Picture(owner.catalog, owner.settings.lake) as picture:
+            assert check(picture, at_rest=True) == []
+        if not crashed:
+            break
+        died += 1
+        shutil.rmtree(lake)
+        shutil.copytree(copy, lake)
+        owner.epoch = epoch
+        owner.start()
+    assert died >= 3  # quarantine, what it remembers of deletions, the table
+
+    mine, other = (one.flow.inputs[table].table.entry.totals for one in (owner, calm))
+    assert (mine.read, mine.refused, mine.not_mine) == (other.read, other.refused, other.not_mine)
+
+
+def test_books_of_events_and_a_second_rewind(tmp_path: Path) -> None:
+    """Copies, refused rows and rows of other topics are what they were; to a time is as good as to a version."""
+    chance, project = seeded(), shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(4):
+        log.send([*random_views(chance, 10, first=10 * number), view(10 * number), view(10 * number), broken(b"{")])
+        owner.take(log.batch())
+    name = "silver.page_views"
+    own = owner.flow.inputs[name].table
+    rows, totals, mark = owner.rows(name), own.entry.totals, own.entry.position.mark
+    (second,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=own.version - 2)
+    assert second.at is not None
+
+    places: tuple[int | datetime, ...] = (own.version - 1, second.at, 0)
+    for number, to in enumerate(places):
+        staged(owner, name, to, name=str(number))
+        carry_out(owner, command("publish", name, number=number, folder=str(number)))
+        assert own.entry.totals.read < totals.read
+        owner.take(Log().batch())
+        assert owner.rows(name) == rows
+        assert (own.entry.totals, own.entry.position.mark) == (totals, mark)
+        with Picture(owner.catalog, owner.settings.lake) as picture:
+            assert check(picture, at_rest=True) == []
+    assert owner.verdicts() == {"ok"}
+
+
+def test_rows_that_were_discarded_stay_so(tmp_path: Path) -> None:
+    """Nobody has to decide twice."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number), broken(b"{"), view(10 + number, page="no path")])
+        owner.take(log.batch())
+    carry_out(owner, command("discard_refused_rows", "silver.page_views", number=3))
+    name = "silver.page_views"
+    staged(owner, name, owner.flow.inputs[name].table.version - 1)
+    carry_out(owner, command("publish", name, folder="one"))
+    owner.take(Log().batch())
+    states = [(row["state"], row["command"]) for row in owner.rows(f"{name}__quarantine")]
+    assert states.count(("discarded", 3)) == 4  # those that were there then
+    assert states.count(("open", None)) == 2
+
+
+def test_what_was_ordered_since_is_not_undone_in_silence(tmp_path: Path) -> None:
+    """Of two that were staged from one version the second is refused; a plan names the orders that it undoes."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number), broken(b"{")])
+        owner.take(log.batch())
+    name = "silver.page_views"
+    for folder in ("one", "two"):
+        staged(owner, name, 2, name=folder)
+    carry_out(owner, command("publish", name, number=1, folder="one"))
+    owner.take(Log().batch())
+    with pytest.raises(CommandError, match=f"command 1 has changed {name} since it was staged"):
+        carry_out(owner, command("publish", name, number=2, folder="two"))
+    assert carry_out(owner, command("publish", name, number=1, folder="one")) == {"tables": 1}  # once is enough
+    assert len(owner.rows(name)) == 3
+    carry_out(owner, command("discard_refused_rows", name, number=3))
+
+    (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=1)
+    assert past.undone == (3,)
+
+
+def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -> None:
+    """The owner died between quarantine and table, and the next one fenced the table first."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    name = "silver.page_views"
+    for number in range(2):
+        log.send([view(number), broken(b"{")])
+        rows = log.batch()
+        owner.crash_at = owner.commits + 2 if number else -1  # bronze, quarantine, then the table
+        if number:
+            with pytest.raises(Crash):
+                owner.take(rows)
+            owner.crash_at = -1
+            owner.start()
+        else:
+            owner.take(rows)
+    fence = owner.flow.inputs[name].table
+    assert fence.entry.kind == "fence"
+    owner.catch_up(log)
+    staged(owner, name, fence.version - 1)
+    carry_out(owner, command("publish", name, folder="one"))
+    owner.take(Log().batch())
+
+    assert len(owner.rows(f"{name}__quarantine")) == 2
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: Path) -> None:
+    """Its old place in memory must not be confirmed; the order given again finds it done."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number)])
+        owner.take(log.batch())
+    name = "silver.page_views"
+    staged(owner, name, 1)
+    suite = project.folder / "expectations/silver/page_views.yml"
+    text = suite.read_text()
+    suite.write_text("expectations: nonsense")
+    with pytest.raises(DeltaworksError):
+        carry_out(owner, command("publish", name, folder="one"))
+    assert name in owner.flow.detached
+    suite.write_text(text)
+    owner.now += 60
+    assert carry_out(owner, command("publish", name, folder="one")) == {"tables": 1}
+    owner.flow.take_slice(name, None)
+
+    assert name not in owner.flow.detached
+    assert len(owner.rows(name)) == 3
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
+    """Bronze, a version that never was, files that are gone, a time before all."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        log.send([view(number)])
+        owner.take(log.batch())
+    found, lake, name = owner.catalog, owner.settings.lake, "silver.page_views"
+    own = owner.flow.inputs[name].table
+
+    with pytest.raises(LakeError, match="is what came, and stays"):
+        plan("bronze.web_events", catalog=found, lake=lake, to=1)
+    with pytest.raises(LakeError, match="has no version 99"):
+        plan(name, catalog=found, lake=lake, to=99)
+    with pytest.raises(LakeError, match="was made after that time"):
+        plan(name, catalog=found, lake=lake, to=datetime.fromisoformat("2020-01-01T00:00:00+00:00"))
+    version = own.version - 1
+    maintenance.compact(own, command=1, guard=lambda: None, report=lambda _: None)
+    maintenance.vacuum(own, readers={}, hours=0, command=2, guard=lambda: None)
+    with pytest.raises(LakeError, match=f"files of its version {version} were deleted"):
+        staged(owner, name, version)
+
+
+def test_what_arrived_since_a_record_or_a_time_is_taken_again(tmp_path: Path) -> None:
+    """The version is the newest that has nothing of it."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    for number in range(3):
+        one = view(number, user=1)
+        one.at = START + timedelta(hours=1 + number)
+        log.send([one])
+        owner.take(log.batch())
+    found, lake, name = owner.catalog, owner.settings.lake, "silver.page_views"
+
+    assert before(name, catalog=found, lake=lake, since=("page_views", 1, 1)) == 1
+    assert before(name, catalog=found, lake=lake, since=("page_views", 1, 0)) == 0
+    assert before(name, catalog=found, lake=lake, since=START + timedelta(hours=2, minutes=30)) == 2
+    with pytest.raises(LakeError, match="has nothing since then"):
+        before(name, catalog=found, lake=lake, since=("page_views", 1, 3))
+    with pytest.raises(LakeError, match="does not read bronze itself"):
+        before("bronze.web_events", catalog=found, lake=lake, since=START)
