@@ -43,7 +43,7 @@ class Closing:
 
     def _begin(self, writer: Writer) -> None:
         high = _day(writer.table.entry.event_high)
-        if high is None:
+        if high is None or writer.table.outdated is not None:
             return
         self._high[writer.declared.name] = high
         self._close(writer, (day for day in self._days(writer) if day < high))

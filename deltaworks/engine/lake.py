@@ -59,7 +59,7 @@ class OwnedTable:
 
         `schema` is what writers give and readers get; a partition's hidden column is stored beside it. Columns that the
         table on disk lacks are added if they are `addable`: rows that are there have null.
-        Raises LakeError if the table on disk has other columns than `schema` otherwise, or other partitions, unless it
+        Raises LakeError if the table on disk has other partitions, or other columns than `schema` otherwise, unless it
         is `replaceable`: then it is `outdated`.
         """
         self.name, self.path, self.schema, self.partition = name, path, schema, partition
@@ -68,6 +68,7 @@ class OwnedTable:
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
         self._addable = addable
+        self._refuse_other_partitions()
         self.outdated: LakeError | None = self._outdated()
         """Why its rows can neither be read nor written as declared, until others take their place."""
         if self.outdated is not None and not replaceable:
@@ -102,7 +103,6 @@ class OwnedTable:
 
     def _outdated(self) -> LakeError | None:
         try:
-            self._refuse_other_partitions()
             self._refuse_other_columns(self._addable)
         except LakeError as error:
             return error
@@ -114,7 +114,7 @@ class OwnedTable:
             declared, found = (", ".join(names) or "none" for names in (self._parts_by, there))
             finding = f"declared with partitions by {declared}, the table has {found}"
             raise LakeError(
-                self.name, finding, f'Declare partition_by as it was, or run "deltaworks rebuild {self.name}"'
+                self.name, finding, "Declare partition_by as it was, or move it and those that read it out of the lake"
             )
 
     def _add_columns(self, opened: Entry) -> None:

@@ -180,9 +180,10 @@ def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:
         parses = isinstance(declared.table.reads, Json | Debezium)  # elsewhere no rule judges rows
         rules = suite_of(declared) if parses else None
         for entry in lineage.entries(name):
-            judged_by = (entry.code, None if rules is None else entry.suite)
-            if entry.kind in ROW_KINDS and judged_by != (code_of(declared), rules):
+            same = (entry.code, None if rules is None else entry.suite) == (code_of(declared), rules)
+            if entry.kind in ROW_KINDS and not same:
                 found.append(name)
+            if found[-1:] == [name] or (entry.kind == "publish" and same):  # one that made all rows says so
                 break
     return tuple(found)
 

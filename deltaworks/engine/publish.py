@@ -42,13 +42,14 @@ class Staged:
 
     `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
     what made its rows, where the app must run with the same. `versions`: of inputs that are not among the tables the
-    version that was taken.
+    version that was taken. `whole`: whether that code made all rows.
     """
 
     tables: tuple[str, ...]
     base: Mapping[str, int]
     code: Mapping[str, str]
     versions: Mapping[str, int]
+    whole: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> "Staged":
@@ -98,7 +99,7 @@ def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
     for name in staged.tables:
         if name in ready:
             try:
-                _publish(flow, ready[name], folder, versions, command)
+                _publish(flow, ready[name], folder, replace(staged, versions=versions), command)
                 flow.open_anew(name)
             except Exception as error:  # what it remembers is not what is committed
                 flow.detached.failed(name, error)
@@ -146,10 +147,10 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
     return [*ready, _Ready(into=own, found=made, files=tuple(_linked(made, own)))]
 
 
-def _publish(flow: Flow, group: list[_Ready], folder: Path, versions: Mapping[str, int], command: int) -> None:
+def _publish(flow: Flow, group: list[_Ready], folder: Path, staged: Staged, command: int) -> None:
     made = group[-1].found
     assert made is not None
-    position = _here(made.entry.position, versions)
+    position = _here(made.entry.position, staged.versions)
     committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
     for one in group:
         into, then = one.into, Entry(kind="create", app="", epoch=0) if one.found is None else one.found.entry
@@ -159,8 +160,8 @@ def _publish(flow: Flow, group: list[_Ready], folder: Path, versions: Mapping[st
             counts=then.totals - into.entry.totals,
             position=position,
             ingest_seq=made.entry.ingest_seq,
-            code=then.code,
-            suite=then.suite,
+            code=then.code if staged.whole else None,
+            suite=then.suite if staged.whole else None,
             claimed=then.claimed,
             event_high=then.event_high,
             replaced=(into.version + 1, folder.name),

@@ -69,6 +69,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         base={name: one.version for name, one in before.items()} | outside,
         code={name: writers[name].progress.code for name in names},
         versions=outside,
+        whole=True,
     )
     staged.write(anew.data)
     return staged

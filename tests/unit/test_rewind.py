@@ -143,7 +143,7 @@ def test_books_of_events_and_a_second_rewind(tmp_path: Path) -> None:
 
 
 def test_rows_that_were_discarded_stay_so(tmp_path: Path) -> None:
-    """Nobody has to decide twice."""
+    """Those of them that were there at the version; what was refused later is refused as new."""
     project = shop(tmp_path / "project")
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
