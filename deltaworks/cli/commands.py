@@ -74,6 +74,16 @@ def order(
     app: str | None = None, timeout: float | None = None,
 ) -> None:  # fmt: skip
     """Send a command to the app that owns the table; follow it if `wait`, and run it here if no driver lives."""
+    ended = ordered(table, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait, app=app, timeout=timeout)
+    if ended is not None:
+        told(ended)
+
+
+def ordered(
+    table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool = True,
+    app: str | None = None, timeout: float | None = None,
+) -> "Command | None":  # fmt: skip
+    """The same without a word about how it ended; None if nobody waits for that."""
     from deltaworks import catalog
     from deltaworks.control import Store
 
@@ -88,10 +98,9 @@ def order(
         )  # fmt: skip
         if not wait:
             _say(f'command {number} is queued for app {app}; "deltaworks commands show {number}"')
-            return
+            return None
         with _progress() as progress:
-            ended = _follow(loaded, store, store.command(number), progress)
-    _told(ended)
+            return _follow(loaded, store, store.command(number), progress)
 
 
 def listed(
@@ -238,7 +247,7 @@ def _draw(progress: "Progress", line: Any, command: "Command") -> None:
     progress.update(line, description=description, completed=done or 0, total=total)
 
 
-def _told(command: "Command") -> None:
+def told(command: "Command") -> None:
     """Print how it ended; exit 1 unless well."""
     began, ended = command.started_at, command.finished_at
     took = f" after {(ended - began).total_seconds():.1f} s" if began and ended else ""

@@ -3,7 +3,7 @@
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ _Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
 _FORGOTTEN_SECONDS = 7 * 86_400.0
 """What was staged by a command that was killed is kept so long: its order may be carried out yet."""
+TRIES = 3
 _ASKED = "asked for on the command line"
 
 
@@ -49,11 +50,14 @@ def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
     found = catalog.load(now.project)
     name = found[table].name  # raises, with the nearest name
     refuse(name, found)
-    with _staging(now) as staging:
-        with recomputing(now, name="rebuild", folder=staging.folder) as (spark, own):
+
+    def lay_out(folder: Path) -> bool:
+        with recomputing(now, name="rebuild", folder=folder) as (spark, own):
             staged = stage(name, catalog=found, lake=now.lake, spark=spark, anew=own)
         _say(f"computed again: {', '.join(staged.tables)}")
-        staging.publish(name, by=by, reason=reason)
+        return True
+
+    _publish(now, name, lay_out, by=by, reason=reason)
 
 
 def backfill(
@@ -79,16 +83,19 @@ def backfill(
     found = catalog.load(now.project)
     name = found[table].name
     refuse(name, found)
-    with _staging(now) as staging:
-        with recomputing(now, name="backfill", folder=staging.folder) as (spark, own):
+
+    def lay_out(folder: Path) -> bool:
+        with recomputing(now, name="backfill", folder=folder) as (spark, own):
             made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
         batches = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
         if not made.gone and not made.come:
             _say(f"{batches}: every row came out as it was, nothing is to be published")
-            return
+            return False
         _say(f"{batches}: {made.gone:,} rows of {name} went, {made.come:,} came")
         _say(f"to be published: {', '.join(made.staged.tables)}")
-        staging.publish(name, by=by, reason=reason)
+        return True
+
+    _publish(now, name, lay_out, by=by, reason=reason)
 
 
 def rewind(
@@ -160,11 +167,14 @@ def _go_back(
          "rows to take again": one.again, "orders undone": ", ".join(map(str, one.undone)) or None} for one in past
     ]  # fmt: skip
     show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=as_json)
-    if dry_run:
-        return
-    with _staging(now) as staging:
-        stage(past, catalog=found, lake=now.lake, folder=staging.folder)
-        staging.publish(name, by=by, reason=reason)
+
+    def lay_out(folder: Path) -> bool:
+        stage(past, catalog=found, lake=now.lake, folder=folder)
+        return True
+
+    if not dry_run:
+        # what was ordered meanwhile is to be seen in the list first
+        _publish(now, name, lay_out, by=by, reason=reason, tries=1)
 
 
 def _record(text: str) -> tuple[str, int, int]:
@@ -189,22 +199,34 @@ def _moment(text: str, *, option: str, end: bool = False) -> datetime:
 
 @dataclass
 class _Staging:
-    """A folder beside the lake, and whether an order names it."""
+    """A folder beside the lake, and whether an order names it that may be carried out yet."""
 
     folder: Path
     ordered: bool = False
 
-    def publish(self, table: str, *, by: str | None, reason: str) -> None:
-        """Order it, and wait until the order has ended."""
-        from deltaworks.cli.commands import order
 
-        self.ordered = True
-        try:
-            order(table, kind="publish", arguments={"folder": self.folder.name}, by=by, reason=reason, wait=True)
-        except typer.Exit:  # it has failed, or was withdrawn
-            self.ordered = False
-            raise
-        self.ordered = False
+def _publish(
+    now: Settings, name: str, lay_out: Callable[[Path], bool], *, by: str | None, reason: str, tries: int = TRIES
+) -> None:
+    """Lay tables out in a folder and have them published; once more where another order was faster.
+
+    `lay_out` says whether there is anything to publish.
+    """
+    from deltaworks.cli.commands import ordered, told
+    from deltaworks.engine.publish import SINCE
+
+    for left in reversed(range(tries)):
+        with _staging(now) as staging:
+            if not lay_out(staging.folder):
+                return
+            staging.ordered = True
+            ended = ordered(name, kind="publish", arguments={"folder": staging.folder.name}, by=by, reason=reason)
+            staging.ordered = False
+        assert ended is not None, "it was waited for"
+        if not left or ended.state != "failed" or SINCE not in (ended.error or ""):
+            told(ended)
+            return
+        _say(f"{ended.error} That is done now")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.publish import Staged
+from deltaworks.engine.publish import Staged, made_by
 from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
@@ -82,7 +82,7 @@ def stage(
     source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not once more in a replay
     source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
     writers = {writer.declared.name: writer for writer in flow.writers}
-    code = {name: writers[name].progress.code for name in chosen}
+    code = {name: made_by(writers[name]) for name in chosen}
     ranges = _ranges(flow, declared, since, until)
     exchange = _take_again(flow, declared, ranges, spark) if ranges else None
     if exchange is not None:

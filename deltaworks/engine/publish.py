@@ -26,12 +26,15 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
+from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 
 STAGED = "staged"
 """Folder beside the lake for tables that are not published yet."""
 UNDONE = frozenset({"publish", "late", "replay"})
 """Kinds of entries whose work a table that was staged before them does not have."""
+SINCE = "since it was staged"
+"""In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""
 _ABOUT = "staged.json"
 _AGAIN = "Order it again"
 
@@ -41,8 +44,8 @@ class Staged:
     """What lies in a folder: the tables, inputs first.
 
     `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
-    what made its rows, where the app must run with the same. `versions`: of inputs that are not among the tables the
-    version that was taken. `whole`: whether that code made all rows.
+    what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs that are not among the
+    tables the version that was taken. `whole`: whether that code made all rows.
     """
 
     tables: tuple[str, ...]
@@ -108,14 +111,19 @@ def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
     return {"tables": len(staged.tables)}
 
 
+def made_by(writer: Writer) -> str:
+    """The hashes of the code and the rules that a writer was opened with."""
+    return f"{writer.progress.code} {writer.progress.suite}"
+
+
 def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
     writers = {writer.declared.name: writer for writer in flow.writers}
     for name in staged.tables:
         if name not in writers:
             raise CommandError(f"command {command}", f"app {flow.app} has no table {name}", _AGAIN)
-        code = writers[name].progress.code
+        code = made_by(writers[name])
         if staged.code.get(name, code) != code:
-            finding = f"{name} was staged by other code than the app runs with"
+            finding = f"{name} was staged by other code or rules than the app runs with"
             raise CommandError(f"command {command}", finding, f"Restart app {flow.app}, then order it again")
     if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
         return
@@ -124,7 +132,7 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
             if commit.version <= version:
                 break
             if commit.entry is not None and commit.entry.kind in UNDONE:
-                finding = f"command {commit.entry.command} has changed {name} since it was staged"
+                finding = f"command {commit.entry.command} has changed {name} {SINCE}"
                 raise CommandError(f"command {command}", finding, _AGAIN)
 
 

@@ -15,7 +15,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.publish import Staged, with_those_above
+from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.writers.late_rows import number_anew
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.errors import LakeError
@@ -67,7 +67,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     staged = Staged(
         tables=names,
         base={name: one.version for name, one in before.items()} | outside,
-        code={name: writers[name].progress.code for name in names},
+        code={name: made_by(writers[name]) for name in names},
         versions=outside,
         whole=True,
     )
