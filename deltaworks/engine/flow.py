@@ -402,7 +402,7 @@ class Flow:
             use, _ = commit.entry.position.applied
             if commit.entry.kind == "late" and commit.entry.command == command:
                 used, first = used + commit.entry.counts.taken, use
-            elif use < first:
+            elif use < first - 1:  # between two uses of one command others take their turns
                 break
         return used
 

@@ -40,7 +40,8 @@ def open_session(*, name: str, settings: Settings, app: AppSettings, brief: bool
 
 def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool) -> dict[str, str]:
     scratch = settings.data / "spark"
-    compiling = "-XX:TieredStopAtLevel=1 " if brief else ""
+    # with one compiler Java reserves 48 MiB for its code, and compiles nothing any more once plans have filled those
+    compiling = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m " if brief else ""
     return {
         **(_BRIEF if brief else {}),
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.

@@ -49,7 +49,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="deltaworks-proof-") as scratch:
         folder = Path(scratch)
         settings = Settings.load(ROOT, environment={}, data=folder / "session")
-        spark = open_session(name="proof", settings=settings, app=AppSettings())
+        spark = open_session(name="proof", settings=settings, app=AppSettings(), brief=True)
         proof = Proof(seed=seed)
         killed: set[tuple[str, str]] = set()
         for workload in WORKLOADS:

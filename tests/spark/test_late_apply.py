@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks.engine import commands
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.prove import prove
 from deltaworks.engine.writers.aggregate import AggregateWriter
@@ -25,6 +26,29 @@ def days(folder: Path, policy: str) -> Settings:
     copy.edit(declared, "late=correct(after=hours(1))", f"late={policy}(after=minutes(5))")
     copy.edit(declared, "aggregate, correct, greatest, hours, least", f"aggregate, {policy}, greatest, minutes, least")
     return Settings.load(copy.folder, environment={}, data=folder / "data")
+
+
+def test_rows_that_come_between_two_uses_are_counted_too(spark: SparkSession, tmp_path: Path) -> None:
+    """The stream goes on between two steps of an order; the result tells all of it."""
+    table = "gold.notes_per_day"
+    owner = Owner(spark, days(tmp_path, "side_output"), "tiny", only=ONLY[table])
+    log, parts = Log(), list(records(4, 15))
+    for part in parts[:2]:
+        log.send(part)
+        owner.take(log.batch())
+    steps = commands.carry_out(command("apply_late_rows", table), owner.flow, lambda _: None, spark)
+    first = next(steps)["done"]
+    for part in parts[2:]:
+        log.send(part)
+        owner.take(log.batch())
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        used = done.value["used"]
+
+    assert used == owner.flow.inputs[table].table.entry.position.applied[1]  # type: ignore[index]  # it was used
+    assert used > first > 0
 
 
 def apply(owner: Owner, table: str, number: int) -> dict[str, int]:
