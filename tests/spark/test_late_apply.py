@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine import commands
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.flow import Steps
 from deltaworks.engine.prove import prove
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.errors import CommandError, LakeError
@@ -41,14 +42,19 @@ def test_rows_that_come_between_two_uses_are_counted_too(spark: SparkSession, tm
     for part in parts[2:]:
         log.send(part)
         owner.take(log.batch())
-    try:
-        while True:
-            next(steps)
-    except StopIteration as done:
-        used = done.value["used"]
+    used = ended(steps)["used"]
 
     assert used == owner.flow.inputs[table].table.entry.position.applied[1]  # type: ignore[index]  # it was used
     assert used > first > 0
+
+
+def ended(steps: Steps) -> dict[str, int]:
+    """The result of an order whose other steps are done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return dict(done.value)
 
 
 def apply(owner: Owner, table: str, number: int) -> dict[str, int]:
