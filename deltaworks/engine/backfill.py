@@ -160,7 +160,7 @@ def _take_again(flow: Flow, declared: Declared, ranges: Ranges, spark: SparkSess
     taken = rows - own.rows()
     read = _rows_in(flow.inputs[bronze].table, ranges)
     refused = _rows_in(side, ranges)
-    committer.delete(side, here, side.entry.follow("redo", counts=Counts(read=-refused, taken=-refused), claimed=None))
+    committer.delete(side, here, side.entry.follow("redo", counts=Counts(read=-refused, taken=-refused)))
     writer = next(one for one in flow.writers if one.declared.name == name)
     assert isinstance(writer, AppendWriter)
     writer.between = True

@@ -207,6 +207,8 @@ class Flow:
 
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
+        if self.inputs[name].table.outdated is not None:  # it may have been kept in another way, without this one
+            return
         for suffix, side in sides.items():
             main = self.inputs[name].table.entry
             expected = main.ingest_seq > 0 and suffix != "late"

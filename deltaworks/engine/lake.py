@@ -103,7 +103,7 @@ class OwnedTable:
 
     def _outdated(self) -> LakeError | None:
         try:
-            self._refuse_other_columns(self._addable)
+            self.refuse_other_columns(pa.schema(self.delta.schema()))
         except LakeError as error:
             return error
         return None
@@ -132,11 +132,12 @@ class OwnedTable:
         self.version, self.entry = self.delta.version(), entry
         log.warning("%s: added %s; rows from before have null", self.name, ", ".join(field.name for field in missing))
 
-    def _refuse_other_columns(self, addable: Container[str]) -> None:
-        there = {field.name: field.type for field in pa.schema(self.delta.schema())}
+    def refuse_other_columns(self, schema: pa.Schema) -> None:
+        """Raise LakeError where rows of this schema are not as declared; columns that may be added may be missing."""
+        there = {field.name: field.type for field in schema}
         for field in self.stored:
             if field.name not in there:
-                if field.name in addable:
+                if field.name in self._addable:
                     continue
                 finding = "declared, but not in the table"
             elif not _same(there[field.name], field.type):

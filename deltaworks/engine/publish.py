@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
@@ -22,12 +23,13 @@ from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.flow import Flow, Steps
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
+from deltaworks.words.keeping import View
 
 STAGED = "staged"
 """Folder beside the lake for tables that are not published yet."""
@@ -134,6 +136,23 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
             if commit.entry is not None and commit.entry.kind in UNDONE:
                 finding = f"command {commit.entry.command} has changed {name} {SINCE}"
                 raise CommandError(f"command {command}", finding, _AGAIN)
+    for name in staged.tables:
+        _refuse_what_is_gone(flow, name, staged, folder / "lake", command)
+
+
+def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, command: int) -> None:
+    """What an input that is not published too has brought since must be there; a view looks at what there is."""
+    declared = flow.catalog[name]
+    if isinstance(declared.table.kept_as, View):
+        return
+    position = Held(name, lake / name.replace(".", "/", 1)).entry.position
+    for source, at in _here(position, staged.versions).versions.items():
+        if source in staged.tables or source not in flow.inputs or not at:
+            continue
+        table = flow.inputs[source].table
+        if at < table.entry.replaced_at or not all_there(table.path, at, table.version):
+            finding = f"what {source} has brought is not there any more, {SINCE}"
+            raise CommandError(f"command {command}", finding, _AGAIN)
 
 
 def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
@@ -146,13 +165,20 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
     beside = {path.name.partition("__")[2]: path for path in made.path.parent.glob(f"{made.path.name}__*")}
     for suffix in dict.fromkeys((*flow.sides.get(name, {}), *beside)):
         side, path = flow.side(name, suffix), beside.get(suffix)
-        if side is None:
-            raise LakeError(str(path), f"app {flow.app} keeps no such table beside {name}", _AGAIN)
+        if side is None:  # the table was kept in another way then
+            continue
         found = Held(side.name, path) if path is not None and DeltaTable.is_deltatable(str(path)) else None
         if suffix == "quarantine" and found is not None:
             found = _with_decisions(found, side)
-        ready.append(_Ready(into=side, found=found, files=() if found is None else tuple(_linked(found, side))))
-    return [*ready, _Ready(into=own, found=made, files=tuple(_linked(made, own)))]
+        ready.append(_ready(side, found))
+    return [*ready, _ready(own, made)]
+
+
+def _ready(into: OwnedTable, found: Held | None) -> _Ready:
+    if found is None:
+        return _Ready(into=into, found=None, files=())
+    into.refuse_other_columns(pa.schema(found.delta.schema()))  # of a time when it had others
+    return _Ready(into=into, found=found, files=tuple(_linked(found, into)))
 
 
 def _publish(flow: Flow, group: list[_Ready], folder: Path, staged: Staged, command: int) -> None:

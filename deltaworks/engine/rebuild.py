@@ -3,6 +3,7 @@
 A process of its own does so while the stream goes on, by the app's own writers.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -61,6 +62,9 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
             flow.take_slice(name, spark)
         use_late_again(flow, name, spark, lake, uses=(position.applied or (0, 0))[0])
         writer.settle(committer)
+        if position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
+            # it never falls: what raised it may be refused now
+            committer.mark(own, own.entry.follow("redo", position=replace(own.entry.position, mark=position.mark)))
         if (late := flow.sides.get(name, {}).get("late")) is not None:
             number_anew(committer, late)
     outside = {name: one.version for name, one in held.items() if name not in bronze}

@@ -19,23 +19,23 @@ from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.log import read_log
-from deltaworks.engine.publish import Staged, with_those_above
+from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
 from deltaworks.errors import LakeError
 from deltaworks.words.keeping import Raw, View
 
 VERSIONS_MAX = 20
 """So far back a version is looked for at which the tables above stood."""
-_DECISIONS = frozenset({"accept", "replay", "discard", "late"})
-"""Kinds of entries by which somebody decided something about single rows."""
+_DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
+"""Kinds of entries by which somebody decided something that a rewind undoes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
     """Where a table goes back to: from the newest version to an earlier one, committed then.
 
-    `again`: how many rows of its inputs it has read since, which it takes again. `undone`: orders about single rows
-    that were carried out since, by their numbers.
+    `again`: how many rows of its inputs it has read since, which it takes again. `undone`: orders about it that were
+    carried out since, by their numbers.
     """
 
     table: str
@@ -85,8 +85,16 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
         if entry is None:
             break
         if entry.position.batches.get(bronze[0], 0) < first:
+            _refuse_before_publication(lineage, table, version)
             return version
     raise LakeError(table, "its log does not go back so far", _rebuild(table))
+
+
+def _refuse_before_publication(lineage: Lineage, table: str, version: int) -> None:
+    last = lineage.entry(table, lineage.newest(table))
+    if last is not None and version < last.replaced_at:
+        finding = f"was computed again in version {last.replaced_at}, which would be undone"
+        raise LakeError(table, finding, f'Backfill or rebuild it, or run "deltaworks rewind {table} --to {version}"')
 
 
 def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], dict[str, int]]:
@@ -100,10 +108,17 @@ def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], d
         found = _together(lineage, catalog, table, version)
         others = _others(lineage, catalog, found)
         # at version 0 it would be computed anew
-        if others is not None and all(at or not lineage.newest(name) for name, at in found.items() if name != table):
+        if others is None or any(not at and lineage.newest(name) for name, at in found.items() if name != table):
+            continue
+        if not any(_changed_since(lineage, name, at) for name, at in (others | found).items()):
             return found, others
     finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
     raise LakeError(table, finding, 'Try again when none is behind or set aside: "deltaworks app status"')
+
+
+def _changed_since(lineage: Lineage, name: str, version: int) -> bool:
+    entries = (lineage.entry(name, at) for at in range(version + 1, lineage.newest(name) + 1))
+    return any(entry is not None and entry.kind in UNDONE for entry in entries)
 
 
 def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path) -> Staged:

@@ -79,10 +79,13 @@ class Operator:
 def said(settings: Settings, *words: str) -> Order:
     """Run the command line in a process of its own."""
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "deltaworks.cli", *words],
-        env=settings.inherited(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "deltaworks.cli", *words],
+            env=settings.inherited(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Order(" ".join(words), -1, f"not within {SECONDS_MAX} s", time.monotonic() - began)
     told = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:] or [""]
     told = told if done.returncode == 0 else [" ".join((done.stdout + done.stderr).split())[-600:]]
     return Order(" ".join(words), done.returncode, told[0], time.monotonic() - began)
@@ -151,7 +154,8 @@ def _busy(settings: Settings, project: Shop, minutes: float, rate: float, chance
         stopped.set()
         sending.join()
     for operator in (one, other):
-        operator.thread.join(SECONDS_MAX)
+        operator.thread.join(2 * SECONDS_MAX)
+        assert not operator.thread.is_alive()
         wrong += [_well(order) for order in operator.given]
     kinds = Counter(order.words.split()[0] for order in (*one.given, *other.given))
     out.print(f"sent {len(sent.good)} events, {sent.copies} copies, {sent.broken} broken; orders {dict(kinds)}")

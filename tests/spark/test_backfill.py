@@ -193,7 +193,7 @@ def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_pat
     copy.write("tables/gold/writers/cases/none.yml", "doc: None.\ngiven: {silver.notes: []}\nthen: {rows: []}\n")
     right, wrong = "min_value: 0}", "min_value: 0, max_value: 3}"
     owner = Owner(spark, settings, "tiny")
-    *parts, last = records(4, 9)
+    *parts, last = records(4, 12)
     for number, part in enumerate(parts):
         log.send(part)
         owner.take(log.batch())
@@ -204,6 +204,8 @@ def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_pat
     owner.start()
 
     for number, name in enumerate(("come", "go")):
+        if name == "go":  # rows that were used after all are among those that go
+            assert carry_out(owner, command("apply_late_rows", "gold.spells", number=9))["used"] > 0
         owner.flow.settle()
         found = staged(owner, START - DAY, START + DAY, name=name, table="silver.notes")
         if name == "come":
@@ -215,7 +217,7 @@ def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_pat
 
         assert done == {"tables": 4}
         assert (found.come > 0, found.gone > 0) == (name == "come", name == "go")
-        assert same(have(owner, "gold.spells"), spells(owner, "side_output"))
+        assert same(have(owner, "gold.spells"), spells(owner, "side_output" if name == "come" else "correct"))
         assert same(have(owner, "gold.answered"), answered(owner))
         notes = Counter(row["member_id"] for row in have(owner, "silver.notes"))
         assert {row["member_id"]: row["notes"] for row in have(owner, "gold.writers")} == notes

@@ -178,7 +178,9 @@ def test_what_was_ordered_since_is_not_undone_in_silence(tmp_path: Path) -> None
     carry_out(owner, command("discard_refused_rows", name, number=3))
 
     (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=1)
-    assert past.undone == (3,)
+    assert past.undone == (1, 3)
+    with pytest.raises(LakeError, match="was computed again in version"):
+        before(name, catalog=owner.catalog, lake=owner.settings.lake, since=("page_views", 1, 1))
 
 
 def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def _beyond(picture: Picture, held: Held, source: str, policy: Drop | SideOutput
     if upto is None:
         return 0
     older = picture.tables[source].at(upto) if source in picture.tables else None
-    if older is None:
+    if older is None or not picture.tables[source].is_whole(older):
         return None
     picture.connection.register("as taken", older.to_pyarrow_dataset())
     bound = policy.after // timedelta(microseconds=1)

@@ -65,6 +65,11 @@ class Held:
         older = self.at(version)
         return None if older is None else _rows(older)
 
+    def is_whole(self, older: deltalake.DeltaTable) -> bool:
+        """Whether the files of an older version are all there: a VACUUM deletes what only such versions have."""
+        names = pa.table(older.get_add_actions())["path"].to_pylist()
+        return all((self.path / unquote(name)).exists() for name in names)
+
     def at(self, version: int) -> deltalake.DeltaTable | None:
         """An older version; None if it cannot be opened any more."""
         try:

@@ -27,6 +27,9 @@ def progress(picture: Picture) -> Iterator[Finding]:
 def _versions(held: Held, source: Held) -> Iterator[Finding]:
     """Versions that only confirm a position bring nothing to take."""
     after = held.entry.position.versions.get(source.name, 0)
+    if 0 < after < source.entry.replaced_at:
+        told = f"what it has taken of {source.name} gave way to other rows in version {source.entry.replaced_at}"
+        yield Finding("I6", held.name, told, f'Run "deltaworks rebuild {held.name}"')
     behind = 0
     for commit in source.commits():
         if commit.version <= after:

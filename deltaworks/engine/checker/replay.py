@@ -73,8 +73,10 @@ def as_streamed(flow: Flow, lake: Path) -> None:
 
 def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path, *, uses: int) -> None:
     """Rows that came too late for a table and were used after all in this lake, so many times, are used."""
+    writer = next((one for one in flow.writers if one.declared.name == name), None)
     used = late_rows_used(lake, name, uses=uses)
-    if used:
+    # a table that sets no late rows aside any more uses them all, or none
+    if used and getattr(writer, "used", None) is not None:
         for _ in flow.apply_late(name, command=0, spark=spark, only=used):
             pass
 

@@ -15,7 +15,6 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.writer import Progress
-from deltaworks.errors import LakeError
 from deltaworks.words.lateness import Drop, Late, SideOutput
 
 LATE_SYSTEM = pa.schema(
@@ -28,6 +27,7 @@ LATE_SYSTEM = pa.schema(
 LATE_ADDED = frozenset({"_claimed"})
 """Columns that older tables of late rows lack."""
 ROWS_PER_USE = 10_000
+_CLAIMED = {"_claimed": "s._claimed"}
 
 
 def late_max(policy: Late | None) -> int | None:
@@ -81,28 +81,50 @@ def exchange(
 ) -> Exchanged:  # fmt: skip
     """Let late rows that are gone leave the table of late rows, and set aside those that come.
 
-    Raises LakeError where a row that came too late and was used after all is gone.
+    What was used after all, in one of `uses`, stays used if it comes again in another form.
     """
     gone_used, gone_late, minus = in_time(gone, policy)
     come_used, come_late, plus = in_time(come, policy)
     assert isinstance(gone_used, DataFrame)
     assert isinstance(come_used, DataFrame)
-    if side is not None and isinstance(gone_late, DataFrame):
-        places = gone_late.select("_source").toArrow()
-        there = side.read(["_source", "_claimed"])
-        used = there.filter(pc.fill_null(pc.less_equal(there["_claimed"], uses), False))
-        if pc.any(pc.is_in(used["_source"], places["_source"])).as_py():
-            finding = "rows that came too late and were used after all would change"
-            raise LakeError(side.name, finding, "Rebuild the table below instead")
-        how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="delete", set={}),))
-        counts = Counts(read=-minus.late, taken=-minus.late)
-        rows = side.schema.empty_table()
-        rows = pa.table({name: places["_source"] if name == "_source" else pa.nulls(places.num_rows, rows[name].type)
-                         for name in side.schema.names}, schema=side.schema)  # fmt: skip
-        committer.commit(side, rows, side.entry.follow("redo", counts=counts), how=how)
-    if side is not None and come_late is not None:
+    touched, counts = gone_used.unionByName(come_used), plus - minus
+    if side is None:
+        return Exchanged(touched=touched, counts=counts)
+    there = side.read(["_source", "_claimed"])
+    used = there.filter(pc.fill_null(pc.less_equal(there["_claimed"], uses), False)).select(["_source"])
+    if isinstance(gone_late, DataFrame):
+        _leave(committer, side, gone_late.select("_source").toArrow())
+        mine = _among(gone_late, used)
+        touched, many = touched.unionByName(mine), mine.count()
+        counts += Counts(taken=-many, late=many)
+        progress.used(-many)
+    if isinstance(come_late, DataFrame):
         set_aside(committer, side, come_late, count=plus.late, upto=upto, progress=progress)
-    return Exchanged(touched=gone_used.unionByName(come_used), counts=plus - minus)
+        mine = _among(come_late, used)
+        touched, many = touched.unionByName(mine), mine.count()
+        counts += Counts(taken=many, late=-many)
+        progress.used(many)
+        if many:
+            again = mine.select("_source").toArrow()
+            again = again.append_column("_claimed", pa.array([uses] * many, pa.int64()))
+            how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set=_CLAIMED),))
+            committer.commit(side, again, side.entry.follow("claim"), how=how)
+    return Exchanged(touched=touched, counts=counts)
+
+
+def _among(rows: DataFrame, places: pa.Table) -> DataFrame:
+    return rows.join(F.broadcast(rows.sparkSession.createDataFrame(places)), "_source", "left_semi").select(
+        *rows.columns
+    )
+
+
+def _leave(committer: Committer, side: OwnedTable, places: pa.Table) -> None:
+    columns = [
+        places["_source"] if field.name == "_source" else pa.nulls(places.num_rows, field.type) for field in side.schema
+    ]
+    how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="delete", set={}),))
+    entry = side.entry.follow("redo", counts=Counts(read=-places.num_rows, taken=-places.num_rows))
+    committer.commit(side, pa.table(columns, schema=side.schema), entry, how=how)
 
 
 def number_anew(committer: Committer, side: OwnedTable) -> None:
@@ -164,7 +186,7 @@ class LateRows:
         stray = found.slice(ROWS_PER_USE)
         stray = stray.filter(pc.fill_null(pc.equal(stray["_claimed"], self.using), False))  # of an owner that died
         stray = stray.set_column(1, "_claimed", pa.nulls(stray.num_rows, pa.int64()))
-        how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set={"_claimed": "s._claimed"}),))
+        how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set=_CLAIMED),))
         entry = self.side.entry.follow("claim", command=command)
         committer.commit(self.side, pa.concat_tables([mine, stray]), entry, how=how)
         return self.side.read(where=ds.field("_claimed") == self.using)

@@ -100,6 +100,12 @@ class Progress:
         self._raised, self._warnings = (), {}
         self._kind, self._command = "late", command
 
+    def used(self, rows: int) -> None:
+        """The batch in hand makes the rows that came too late and are in the table so many more."""
+        often, many = self._reaching.applied or (0, 0)
+        if rows:
+            self._reaching = replace(self._reaching, applied=(often, many + rows))
+
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""
         self._reaching = replace(self._reaching, mark=walked.mark)
