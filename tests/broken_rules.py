@@ -8,6 +8,13 @@ from deltaworks.control.commands import Command
 from deltaworks.settings import ROOT, Settings
 from tests.flows import START, Log, Owner, carry_out
 
+WRONG_RULES = [
+    ("silver.orders", "silver/orders.yml", "[placed, paid, cancelled]", "[placed]"),
+    ("silver.customers", "silver/customers.yml", "{column: country, regex: '^[A-Z]{2}$'}\n    severity: warning",
+     "{column: name, regex: '[02468]$'}\n    severity: critical"),
+]  # fmt: skip
+"""A table of a database's changes, its suite, and a text of that: as it is, and as a rule that refuses good rows."""
+
 
 class Shop:
     """A copy of the shop whose suites can be broken and mended."""

@@ -22,7 +22,7 @@ _MODULES = (
     "analyst",
     "source",
     "prove",
-    "rebuild",
+    "compute_again",
     "demo",
 )
 main = typer.Typer(

@@ -1,4 +1,4 @@
-"""Tables that were made elsewhere, or as they were long ago, take the place of those in the lake. No Spark here.
+"""Tables that were made elsewhere, or as they were long ago, take the place of those in the lake.
 
 What was staged is each table **as of a place among its inputs**, in a lake of its own. The owner links its files into
 the table's folder and puts them and that place into one commit; from there the table takes what has come since, as

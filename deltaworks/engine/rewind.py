@@ -1,6 +1,6 @@
 """A table as it was at an earlier version, with those above it as they were then; `publish.py` brings it back.
 
-From there each takes again what has come since, with the code and rules of now. No Spark here.
+From there each takes again what has come since, with the code and rules of now. No session is needed.
 """
 
 from collections.abc import Iterator, Mapping

@@ -24,6 +24,7 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from deltaworks import catalog
 from deltaworks.cli.show import out
@@ -31,7 +32,7 @@ from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.driver import leave
 from deltaworks.settings import ROOT, Settings
 from tests.broken_rules import Shop
-from tests.running_stack import running_stack
+from tests.running_stack import running_stack, wait_until
 
 TABLE, COUNTS = "silver.page_views", "gold.page_views_per_minute"
 SECONDS_MAX = 300
@@ -101,13 +102,14 @@ def send(settings: Settings, chance: Random, rate: float, stopped: threading.Eve
         at = datetime.now(UTC) - timedelta(seconds=chance.uniform(0, 5)) - late
         page = f"/{number % 5}" if chance.random() < 0.7 else f"shop/{number % 3}"
         user = chance.randrange(40)
-        row = {"event_id": f"e{number}", "event_time": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", "user_id": user,
+        name = f"e{number}"
+        row = {"event_id": name, "event_time": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", "user_id": user,
                "session_id": "s", "page": page, "referrer": None}  # fmt: skip
         value = json.dumps(row)
         if chance.random() < 0.01:
             value, sent.broken = value[:-9], sent.broken + 1
         else:
-            sent.good.add(row["event_id"])  # type: ignore[arg-type]  # a text
+            sent.good.add(name)
         for copy in range(2 if chance.random() < 0.02 else 1):
             sent.copies += copy
             producer.produce("page_views", value, key=str(user))
@@ -140,14 +142,17 @@ def _busy(settings: Settings, project: Shop, minutes: float, rate: float, chance
     sending = threading.Thread(target=send, args=(settings, chance, rate, stopped, sent))
     sending.start()
     try:
-        time.sleep(30)
+        seconds = minutes * 60 / 2
+        wait_until(
+            lambda: _rows(settings) > 0, what="rows in the table that the orders are about", seconds_max=SECONDS_MAX
+        )
         for operator in (one, other):
             operator.thread.start()
-        time.sleep(minutes * 30)
+        time.sleep(seconds)  # the first half of the minutes asked for: operators and stream are at work
         with one.free, other.free:  # who mends a rule restarts the app before anything is ordered with it
             project.edit("silver/page_views.yml", WRONG, RIGHT)
             wrong.append(_well(said(settings, "app", "restart", "web", "--here")))
-        time.sleep(minutes * 30)
+        time.sleep(seconds)  # the second half, by the mended rule
     finally:
         for operator in (one, other):
             operator.stopped.set()
@@ -166,6 +171,13 @@ def _busy(settings: Settings, project: Shop, minutes: float, rate: float, chance
         out.print(f"  {order.words}: {order.code}  {order.said[:200]}", markup=False)
         wrong.append(_well(order))
     return [*(text for text in wrong if text), *_missing(settings, sent)]
+
+
+def _rows(settings: Settings) -> int:
+    path = settings.lake / TABLE.replace(".", "/")
+    if not DeltaTable.is_deltatable(str(path)):
+        return 0
+    return int(DeltaTable(str(path)).to_pyarrow_dataset().count_rows())
 
 
 def _well(order: Order) -> str:

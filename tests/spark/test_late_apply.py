@@ -44,7 +44,9 @@ def test_rows_that_come_between_two_uses_are_counted_too(spark: SparkSession, tm
         owner.take(log.batch())
     used = ended(steps)["used"]
 
-    assert used == owner.flow.inputs[table].table.entry.position.applied[1]  # type: ignore[index]  # it was used
+    applied = owner.flow.inputs[table].table.entry.position.applied
+    assert applied is not None
+    assert used == applied[1]
     assert used > first > 0
 
 

@@ -16,7 +16,7 @@ from deltaworks.engine.rewind import stage as rewind
 from deltaworks.errors import CommandError, LakeError
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
-from tests.flows import Crash, Log, Owner, carry_out
+from tests.flows import Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import random_changes, random_views
 
 
@@ -26,6 +26,13 @@ def staged(owner: Owner, table: str) -> Staged:
     folder.mkdir(parents=True)
     anew = owner.settings.changed(data=folder)
     return stage(table, catalog=owner.catalog, lake=owner.settings.lake, spark=owner.spark, anew=anew)
+
+
+def fed(owner: Owner, log: Log, parts: list[list[Record]]) -> None:
+    """Let an owner take batch after batch."""
+    for part in parts:
+        log.send(part)
+        owner.take(log.batch())
 
 
 def shown(owner: Owner, table: str) -> list[dict[str, object]]:
@@ -41,15 +48,11 @@ def test_events_that_a_wrong_rule_refused_are_there_in_all_tables(
     chance = seeded()
     project = Shop(tmp_path / "project")
     parts = [random_views(chance, 20, first=100 * number) for number in range(3)]
-    calm, log = Owner(spark, project.settings(tmp_path / "calm"), "web"), Log()
-    for part in parts:
-        log.send(part)
-        calm.take(log.batch())
+    calm = Owner(spark, project.settings(tmp_path / "calm"), "web")
+    fed(calm, Log(), parts)
     project.edit("silver/page_views.yml", "'^/'", "'^/c'")
     owner, log = Owner(spark, project.settings(tmp_path / "wrong"), "web"), Log()
-    for part in parts[:2]:
-        log.send(part)
-        owner.take(log.batch())
+    fed(owner, log, parts[:2])
     project.edit("silver/page_views.yml", "'^/c'", "'^/'")
     owner.start()
     tables = ("silver.page_views", "gold.page_views_per_minute", "gold.user_sessions")
@@ -120,10 +123,8 @@ def test_tables_above_go_back_with_it(spark: SparkSession, tmp_path: Path) -> No
     chance = seeded()
     project = Shop(tmp_path / "project")
     parts = [random_views(chance, 15, first=100 * number) for number in range(4)]
-    calm, log = Owner(spark, project.settings(tmp_path / "calm"), "web"), Log()
-    for part in parts:
-        log.send(part)
-        calm.take(log.batch())
+    calm = Owner(spark, project.settings(tmp_path / "calm"), "web")
+    fed(calm, Log(), parts)
     owner, log = Owner(spark, project.settings(tmp_path / "wrong"), "web"), Log()
     log.send(parts[0])
     owner.take(log.batch())
@@ -132,9 +133,7 @@ def test_tables_above_go_back_with_it(spark: SparkSession, tmp_path: Path) -> No
     before = owner.flow.inputs[table].table.version
     project.edit("silver/page_views.yml", "'^/'", "'^/c'")
     owner.start()
-    for part in parts[1:3]:
-        log.send(part)
-        owner.take(log.batch())
+    fed(owner, log, parts[1:3])
     project.edit("silver/page_views.yml", "'^/c'", "'^/'")
     owner.start()
 

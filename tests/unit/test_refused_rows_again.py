@@ -17,7 +17,7 @@ from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE
 from deltaworks.errors import CommandError, LakeError, NotArrivedError
 from tests.arrow_flows import ArrowOwner
-from tests.broken_rules import Shop, command, replay
+from tests.broken_rules import WRONG_RULES, Shop, command, replay
 from tests.chance import seeded
 from tests.flows import START, Crash, Log, carry_out
 from tests.shop_rows import broken, change, customer, order, random_changes, view
@@ -46,14 +46,7 @@ def replay_dying(owner: ArrowOwner, log: Log, table: str, crash_at: int) -> bool
     return died
 
 
-@pytest.mark.parametrize(
-    ("table", "suite", "right", "wrong"),
-    [
-        ("silver.orders", "silver/orders.yml", "[placed, paid, cancelled]", "[placed]"),
-        ("silver.customers", "silver/customers.yml", "{column: country, regex: '^[A-Z]{2}$'}\n    severity: warning",
-         "{column: name, regex: '[02468]$'}\n    severity: critical"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "suite", "right", "wrong"), WRONG_RULES)
 def test_changes_that_a_wrong_rule_refused_come_to_the_same_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, suite: str, right: str, wrong: str
 ) -> None:

@@ -12,7 +12,7 @@ from deltaworks.engine.publish import Staged
 from deltaworks.engine.rewind import Past, before, plan, stage
 from deltaworks.errors import CommandError, DeltaworksError, LakeError
 from tests.arrow_flows import ArrowOwner
-from tests.broken_rules import Shop, command
+from tests.broken_rules import WRONG_RULES, Shop, command
 from tests.chance import seeded
 from tests.flows import START, Crash, Log, carry_out
 from tests.shop_rows import broken, random_changes, random_views, view
@@ -51,14 +51,7 @@ def publish(owner: ArrowOwner, log: Log, table: str, *, crash_at: int) -> tuple[
     return done, crashed
 
 
-@pytest.mark.parametrize(
-    ("table", "suite", "right", "wrong"),
-    [
-        ("silver.orders", "silver/orders.yml", "[placed, paid, cancelled]", "[placed]"),
-        ("silver.customers", "silver/customers.yml", "{column: country, regex: '^[A-Z]{2}$'}\n    severity: warning",
-         "{column: name, regex: '[02468]$'}\n    severity: critical"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "suite", "right", "wrong"), WRONG_RULES)
 def test_what_a_wrong_rule_has_done_since_is_undone(
     tmp_path: Path, table: str, suite: str, right: str, wrong: str
 ) -> None:

@@ -25,7 +25,8 @@ _Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
 _FORGOTTEN_SECONDS = 7 * 86_400.0
 """What was staged by a command that was killed is kept so long: its order may be carried out yet."""
-TRIES = 3
+_TRIES = 3
+"""So often tables are laid out, if each time another order about them is faster."""
 _ASKED = "asked for on the command line"
 
 
@@ -206,7 +207,7 @@ class _Staging:
 
 
 def _publish(
-    now: Settings, name: str, lay_out: Callable[[Path], bool], *, by: str | None, reason: str, tries: int = TRIES
+    now: Settings, name: str, lay_out: Callable[[Path], bool], *, by: str | None, reason: str, tries: int = _TRIES
 ) -> None:
     """Lay tables out in a folder and have them published; once more where another order was faster.
 
