@@ -17,13 +17,18 @@ _BRIEF = {
     # Each shuffle is a job of its own and is followed by another round of planning.
     "spark.sql.adaptive.enabled": "false",
 }
+ARCHIVE = "classes.jsa"
+"""Among the jars: see `class_archive`."""
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
-def open_session(*, name: str, settings: Settings, app: AppSettings, brief: bool = False) -> SparkSession:
+def open_session(
+    *, name: str, settings: Settings, app: AppSettings, brief: bool = False, archive_to: Path | None = None
+) -> SparkSession:
     """Start Spark in this process; raises SettingsError when the jars are missing.
 
-    `brief`: it lives for minutes over few rows, so plans had better be ready quickly than be good.
+    `brief`: it lives for minutes over few rows, so plans had better be ready quickly than be good. `archive_to`: at its
+    end the JVM writes the classes that it has loaded there.
     """
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
@@ -31,11 +36,21 @@ def open_session(*, name: str, settings: Settings, app: AppSettings, brief: bool
     settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
-    for option, value in _options(settings, app, jars, brief=brief).items():
+    options = _options(settings, app, jars, brief=brief)
+    options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / ARCHIVE, archive_to)}"
+    for option, value in options.items():
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
+
+
+def _archive(made: Path, to: Path | None) -> str:
+    """What tells Java where its classes are, or are to be put; it says nothing where an archive does not fit."""
+    if to is None and not made.is_file():
+        return ""
+    file = f"-XX:SharedArchiveFile={made}" if to is None else f"-XX:ArchiveClassesAtExit={to}"
+    return f"{file} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Set-up: three Python environments from hash-pinned files, and the jars. What bin/setup does.
+"""Set-up: three Python environments from hash-pinned files, the jars, their classes archived. What bin/setup does.
 
 Standard library only: nothing is installed yet. Every step is skipped when its stamp (a hash of all that went into it)
 is current, and a step writes its stamp last: what a killed set-up left half made is made anew.
@@ -26,6 +26,7 @@ from deltaworks.local import jars, truststore
 
 ROOT = Path(__file__).resolve().parents[2]
 _STAMP = ".current"
+_ARCHIVE = "classes.jsa"
 _FORMAT = "1"  # raise it when a step does something else with the same inputs
 _SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 _TAIL_LINES = 15
@@ -135,6 +136,7 @@ def _make(setup: Setup, *, lock: int, relist: bool) -> None:
         airflow = beside.submit(_step, "airflow", lambda: _installed(setup, "airflow", variables, lock))
         _step("spark", lambda: _installed(setup, "spark", variables, lock))
         _step("jars", lambda: _jars(setup, variables, lock, relist=relist))
+        _step("classes", lambda: _classes(setup, lock))
         airflow.result()
 
 
@@ -231,6 +233,31 @@ def _jars(setup: Setup, variables: Mapping[str, str], lock: int, *, relist: bool
     jars.remove(made.parent)
     stamp.write_text(_jar_inputs(setup))
     return f"{len(listed)} fetched and checked"
+
+
+def _classes(setup: Setup, lock: int) -> str:
+    """Have Spark write the classes that it loads to one file; without it a start takes longer, and that is all."""
+    archive, stamp = setup.jars / _ARCHIVE, setup.jars / f".{_ARCHIVE}"
+    python = setup.venvs / "spark/bin/python"
+    java = java_home(environment=setup.environment, spark_python=python)
+    release = java / "release"
+    version = release.read_text() if release.is_file() else str(java)
+    pins = (setup.requirements / "spark.txt").read_text()
+    inputs = _hash([_FORMAT, str(setup.root), _jar_inputs(setup), pins, version])
+    if stamp.is_file() and stamp.read_text() == inputs:
+        return "current"
+    _say("classes", "starting Spark once, so that it starts quickly from then on")
+    ran = subprocess.run(
+        [str(python), "-m", "deltaworks.engine.class_archive", str(archive)],
+        env=_clean(setup.environment), cwd=setup.root, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, pass_fds=(lock,),
+    )  # fmt: skip
+    stamp.write_text(inputs)
+    if ran.returncode == 0:
+        return "archived"
+    archive.unlink(missing_ok=True)
+    said = ran.stderr.strip().splitlines()
+    return f"none, so sessions start more slowly: {said[-1][:200] if said else 'this Java writes no archive'}"
 
 
 def _fetched(setup: Setup, variables: Mapping[str, str], lock: int) -> Path:
