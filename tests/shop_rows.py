@@ -93,13 +93,17 @@ def random_views(chance: Random, count: int, *, first: int = 0) -> list[Record]:
     return records
 
 
+_CUSTOMER_EACH = 9
+"""One change of so many is a customer's whatever is drawn: with an odd number and an even one in turn."""
+
+
 def random_changes(chance: Random, count: int) -> list[Record]:
     """Orders placed, paid, cancelled, deleted and placed again, with other tables' changes between them."""
     records: list[Record] = []
     there: dict[int, dict[str, object]] = {}
     for lsn in range(1, count + 1):
         roll, number = chance.random(), chance.randrange(20)
-        if roll < 0.15:
+        if roll < 0.15 or lsn % _CUSTOMER_EACH == 0:
             at = START + timedelta(seconds=chance.randrange(lsn))
             records.append(change("u", customer(number, f"n{lsn}"), lsn=lsn, table="customers", at=at))
         elif number not in there:

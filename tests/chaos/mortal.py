@@ -29,7 +29,7 @@ class Mortal(Driver):
         """Prepare."""
         super().__init__(app=app, settings=settings, drain=True)
         self.path, self.seed, self.halt_at, self.commits = path, seed, halt_at, 0
-        self.spark = open_session(name=f"mortal {app}", settings=settings, app=settings.app(app))
+        self.spark = open_session(name=f"mortal {app}", settings=settings, app=settings.app(app), brief=True)
 
     def _work(self) -> None:
         flow = self._open()

@@ -58,7 +58,7 @@ def main(app: str, path: str, seed: str, step: str, folder: str) -> None:
     settings = Settings.load()
     assert settings.fail_at is not None
     workload = next(one for one in WORKLOADS if one.app == app)
-    spark = open_session(name="dying", settings=settings, app=settings.app(app))
+    spark = open_session(name="dying", settings=settings, app=settings.app(app), brief=True)
     walk = Walk(workload=workload, path=path, seed=int(seed), folder=Path(folder), spark=spark)
     die_at(settings.fail_at)
     walk.live(settings, step)

@@ -13,8 +13,8 @@ from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.settings import Settings
 from tests.broken_rules import command
-from tests.flows import Crash, Log, Owner, carry_out
-from tests.spells import project, records
+from tests.flows import START, Crash, Log, Owner, carry_out
+from tests.spells import GAP, project, record, records
 from tests.tiny_project import Project
 
 ONLY = {"gold.spells": ("silver.notes", "gold.spells"), "gold.notes_per_day": ("silver.notes", "gold.notes_per_day")}
@@ -129,7 +129,7 @@ def test_table_that_failed_on_the_way_is_opened_anew_though_nothing_comes(
     """The order fails with the reason; given again once the transform is mended, it is carried out."""
     table = "gold.notes_per_day"
     owner, log = Owner(spark, days(tmp_path, "side_output"), "tiny", only=ONLY[table], detaches=True), Log()
-    for part in records(2, 12):
+    for part in (*records(2, 12), [record("notes", 1_000, 1, START - 12 * GAP)]):
         log.send(part)
         owner.take(log.batch())
     late = owner.flow.inputs[table].table.entry.totals.late
