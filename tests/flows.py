@@ -19,6 +19,8 @@ from deltaworks.engine.source import BRONZE
 from deltaworks.settings import Settings
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+BY_ARROW = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
+"""Commits for whoever owns a table."""
 KAFKA = pa.schema([BRONZE.field(name) for name in BRONZE.names if name != "_seq"])
 
 
@@ -157,16 +159,15 @@ class Owner:
 
 def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
     """One micro-batch without Spark, into tables that have no transform: into bronze, and `above` it."""
-    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
     for writer in flow.bronze:
-        writer.take_arrow(rows, committer)
+        writer.take_arrow(rows, BY_ARROW)
     for one in flow.writers if above else ():
-        one.take(None, committer)  # type: ignore[arg-type]  # no DataFrame is made of so few rows
+        one.take(None, BY_ARROW)  # type: ignore[arg-type]  # no DataFrame is made of so few rows
 
 
 def carry_out(owner: Owner, order: Command) -> dict[str, Any]:
     """Carry an order out as a driver does: between two steps tables take rows."""
-    steps = commands.carry_out(order, owner.flow, lambda _: None, owner.spark)
+    steps = commands.carry_out(order, owner.flow, owner.spark)
     while True:
         try:
             next(steps)

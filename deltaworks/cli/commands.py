@@ -43,12 +43,15 @@ def register(main: typer.Typer) -> None:
 def compact(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
+    by_debt: Annotated[
+        bool, typer.Option("--by-debt", help="Only where there are many small files, a part of the table at a time.")
+    ] = False,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
     by: _By = None,
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
 ) -> None:
     """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
-    order(table, kind="compact", arguments={}, by=by, reason=reason, wait=wait)
+    order(table, kind="compact", arguments={"by_debt": by_debt}, by=by, reason=reason, wait=wait)
 
 
 def vacuum(

@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
+from deltaworks.engine.commit import Committer
 from deltaworks.engine.detached import Clock
 from deltaworks.engine.flow import Flow, Steps
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.publish import STAGED, publish
 from deltaworks.errors import (
     CommandError,
@@ -29,7 +31,6 @@ KINDS = (
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
-Report = Callable[[Mapping[str, Any]], None]
 
 
 class _CancelledError(Exception):
@@ -55,7 +56,7 @@ class Orders:
         log.info("command %s: %s %s", command.id, command.kind, command.table_name)
         self.in_hand, self._told = command, {}
         self._began = self._looked_at = self.clock()
-        self._steps = carry_out(command, self.flow, self._report, spark)
+        self._steps = carry_out(command, self.flow, spark)
         self.step()
 
     def step(self) -> None:
@@ -125,23 +126,13 @@ def _tell(end: Callable[[], None], flow: Flow) -> None:
             return
 
 
-def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession | None = None) -> Steps:
+def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -> Steps:
     """The steps of an order."""
     match command.kind:
         case "compact":
-            table = _table(command, flow)
-            for side in flow.sides.get(table.name, {}).values():
-                maintenance.compact(side, command=command.id, guard=flow.guard, report=lambda _: None)
-            return maintenance.compact(table, command=command.id, guard=flow.guard, report=report)
+            return (yield from _compact(_table(command, flow), flow, command))
         case "vacuum":
-            table, hours = _table(command, flow), command.arguments.get("hours")
-            hours, readers = maintenance.VACUUM_HOURS if hours is None else int(hours), flow.readers(table.name)
-            found = maintenance.vacuum(table, readers=readers, hours=hours, command=command.id, guard=flow.guard)
-            for side in flow.sides.get(table.name, {}).values():
-                yield {"files": found["files"]}
-                beside = maintenance.vacuum(side, readers={}, hours=hours, command=command.id, guard=flow.guard)
-                found["files"] += beside["files"]
-            return found
+            return (yield from _vacuum(_table(command, flow), flow, command))
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
         case "accept_bad_rows":
@@ -161,7 +152,38 @@ def carry_out(command: Command, flow: Flow, report: Report, spark: SparkSession 
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
 
 
-def _table(command: Command, flow: Flow) -> Any:
+def _compact(table: OwnedTable, flow: Flow, command: Command) -> Steps:
+    """A table with those beside it: all small files at once or, `by_debt`, only where it pays, a part in each step."""
+    committer, before = _committer(flow), maintenance.size_of(table)
+    done = {f"{name}_before": value for name, value in before.items()}
+    for one in (*flow.sides.get(table.name, {}).values(), table):
+        if not command.arguments.get("by_debt"):
+            maintenance.compact(one, command=command.id, committer=committer)
+            continue
+        for replaced in maintenance.compact_debts(one, command=command.id, committer=committer):
+            yield {**done, "files_replaced": replaced}
+    after = maintenance.size_of(table)
+    return {**done, **{f"{name}_after": value for name, value in after.items()}, "version": table.version}
+
+
+def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
+    hours, committer = command.arguments.get("hours"), _committer(flow)
+    hours = maintenance.VACUUM_HOURS if hours is None else int(hours)
+    found = maintenance.vacuum(
+        table, readers=flow.readers(table.name), hours=hours, command=command.id, committer=committer
+    )
+    for side in flow.sides.get(table.name, {}).values():
+        yield {"files": found["files"]}
+        beside = maintenance.vacuum(side, readers={}, hours=hours, command=command.id, committer=committer)
+        found["files"] += beside["files"]
+    return found
+
+
+def _committer(flow: Flow) -> Committer:
+    return Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
+
+
+def _table(command: Command, flow: Flow) -> OwnedTable:
     for table in flow.tables():
         if table.name == command.table_name:
             return table

@@ -117,6 +117,37 @@ class Committer:
         reached(table.name, entry.kind, "after-commit")
         table.moved_to(table.delta.version(), entry, brought_rows=True)
 
+    def rewrite(self, table: OwnedTable, entry: Entry, *, size_max: int, part: tuple[str, str] | None = None) -> bool:
+        """Put files that are smaller than `size_max` bytes together into some of about that size; rows stay the same.
+
+        `part`: only those of this part, name and value as the log has them. One commit with `entry`, on the table's
+        stage first: delta-rs's own would pass over a foreign commit, whatever its properties say. False, and no commit,
+        where nothing is to gain. Raises as above.
+        """
+        stage, expected = table.stage, table.version + 1
+        files = pa.table(table.delta.get_add_actions()).select(["path", "size_bytes"])
+        stage.follow(table.version, files=files.filter(pc.less(files["size_bytes"], size_max))["path"].to_pylist())
+        try:
+            deltalake.DeltaTable(str(stage.path)).optimize.compact(
+                partition_filters=None if part is None else [(part[0], "=", part[1])],
+                target_size=size_max,
+                commit_properties=table.properties(entry),
+                post_commithook_properties=HOOKS_OFF,
+            )
+            self.guard()
+            reached(table.name, entry.kind, "before-commit")
+            published = stage.publish(expected)
+        except TakenError as error:
+            raise _taken(table.name, expected) from error
+        except Exception:
+            stage.renew()  # whatever became of it there, the table knows nothing of it
+            raise
+        if published:
+            table.refresh()
+            reached(table.name, entry.kind, "after-commit")
+            table.moved_to(expected, entry, brought_rows=False)
+        return published
+
     def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
         before = table.version
         self.guard()

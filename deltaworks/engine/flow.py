@@ -417,9 +417,10 @@ class Flow:
             yield progress
 
     def take_slice(self, name: str, spark: SparkSession | None) -> None:
-        """Let one table alone take its slice, as in a turn."""
-        at = next(at for at, one in enumerate(self.writers) if one.declared.name == name)
-        self._take(at, spark, self._committer(spark))
+        """Let one table alone take its slice, as in a turn; bronze and the tables of the engine have none to take."""
+        for at, one in enumerate(self.writers):
+            if one.declared.name == name:
+                self._take(at, spark, self._committer(spark))
         for source in self.inputs.values():
             source.fresh = None
 

@@ -1,53 +1,104 @@
-"""Maintenance by the owner: many small files become few, the log gets a checkpoint, files that nobody needs go."""
+"""Maintenance by the owner: many small files become few, files that nobody needs go."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
-from deltaworks.engine.commit import Guard
-from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
-from deltaworks.engine.points import reached
 from deltaworks.errors import CommandError
 
-TARGET_BYTES = 128 * 2**20
+FILES_MIN = 8
+"""Fewer files of one class of size are no debt: what they cost readers is less than to write them anew."""
+SIZES = (2**14, 2**17, 2**20, 2**23, 2**26)
+"""Where one class of size ends and the next begins, in bytes. As many files of one class as are a debt make one of the
+next, so a row is written anew a few times in all, however many batches come; files of the last size are left alone."""
+TARGET_BYTES = 2 * SIZES[-1]
 VACUUM_HOURS = 7 * 24
 """So long after they were replaced files stay for readers of older versions: who has begun, and who looks back."""
 _MARGIN = timedelta(minutes=10)
 """Kept beyond what a slow reader needs: a file is a little older than the commit that names it."""
+_NULL = ""  # as delta-rs takes the value of a part in its filters
 
 
-def compact(
-    table: OwnedTable, *, command: int, guard: Guard, report: Callable[[Mapping[str, Any]], None]
-) -> dict[str, Any]:
-    """Rewrite small files into large ones as one commit with an entry; rows stay the same.
+@dataclass(frozen=True, kw_only=True)
+class Debt:
+    """Files of one class of size in one part of a table: how many, and when the newest came (ms since 1970).
 
-    Returns files and bytes before and after. Nothing is committed when there is nothing to gain.
+    `part`: the part's column and value, None in a table without parts. They are smaller than `size_max` bytes.
     """
-    guard()
-    before = table.delta.get_add_actions().num_rows
-    size_before = table.bytes()
-    report({"files_before": before, "bytes_before": size_before})
-    entry = table.entry.follow("compact", command=command)
-    version = table.version
-    reached(table.name, entry.kind, "before-commit")
-    table.delta.optimize.compact(
-        target_size=TARGET_BYTES,
-        commit_properties=table.properties(entry),
-        post_commithook_properties=HOOKS_OFF,
-    )
-    if table.delta.version() > version:
-        reached(table.name, entry.kind, "after-commit")
-        table.moved_to(table.delta.version(), entry, brought_rows=False)
+
+    part: tuple[str, str] | None
+    size_max: int
+    files: int
+    newest: int
+
+
+def debts(table: OwnedTable, *, sizes: tuple[int, ...] = SIZES) -> list[Debt]:
+    """What it would pay to put together, parts that got nothing for the longest time first.
+
+    In each part the smallest files come first: what becomes of them belongs to the next class.
+    """
+    files = pa.table(table.delta.get_add_actions(flatten=True))
+    found = []
+    for part, mine in _parts(table, files):
+        for low, high in pairwise((0, *sizes)):
+            size = mine["size_bytes"]
+            small = mine.filter(pc.and_(pc.greater_equal(size, low), pc.less(size, high)))
+            if small.num_rows >= FILES_MIN:
+                newest = pc.max(small["modification_time"]).as_py()
+                found.append(Debt(part=part, size_max=high, files=small.num_rows, newest=newest))
+                break
+    return sorted(found, key=lambda debt: debt.newest)
+
+
+def _parts(table: OwnedTable, files: pa.Table) -> Iterator[tuple[tuple[str, str] | None, pa.Table]]:
+    if table.partition is None:
+        yield None, files
+        return
+    values = files[f"partition.{table.partition.name}"]
+    for value in pc.unique(values):
+        mine = pc.is_null(values) if value.as_py() is None else pc.fill_null(pc.equal(values, value), False)
+        yield (table.partition.name, _NULL if value.as_py() is None else str(value.as_py())), files.filter(mine)
+
+
+def compact_debts(
+    table: OwnedTable, *, command: int, committer: Committer, sizes: tuple[int, ...] = SIZES
+) -> Iterator[int]:
+    """Put small files together where that pays, a commit for each part; yields how many files each has replaced."""
+    tried: set[tuple[tuple[str, str] | None, int]] = set()
+    while True:
+        left = [debt for debt in debts(table, sizes=sizes) if (debt.part, debt.size_max) not in tried]
+        if not left:
+            break
+        debt = left[0]
+        tried.add((debt.part, debt.size_max))  # once: new files come while others are put together
+        entry = table.entry.follow("compact", command=command)
+        # twice the size: two that are nearly of it go together too
+        if committer.rewrite(table, entry, size_max=2 * debt.size_max, part=debt.part):
+            yield debt.files
+    if tried:
         table.checkpoint()  # readers need not open what went
-    return {
-        "files_before": before,
-        "files_after": table.delta.get_add_actions().num_rows,
-        "bytes_before": size_before,
-        "bytes_after": table.bytes(),
-        "version": table.version,
-    }
+
+
+def compact(table: OwnedTable, *, command: int, committer: Committer) -> bool:
+    """Put all small files together in one commit; False, and no commit, where there is nothing to gain."""
+    done = committer.rewrite(table, table.entry.follow("compact", command=command), size_max=TARGET_BYTES)
+    if done:
+        table.checkpoint()
+    return done
+
+
+def size_of(table: OwnedTable) -> dict[str, int]:
+    """Files and bytes of the present version."""
+    return {"files": len(table.files()), "bytes": table.bytes()}
 
 
 def vacuum(
@@ -56,7 +107,7 @@ def vacuum(
     readers: Mapping[str, int],
     hours: int,
     command: int,
-    guard: Guard,
+    committer: Committer,
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """Delete files that no version of the last `hours` has, and those that no commit ever named.
@@ -82,19 +133,15 @@ def vacuum(
             finding = f"{reader} has taken {table.name} up to version {version}, and the log begins later"
             raise CommandError(f"command {command}", finding, f"Rebuild {reader}")
         since = min(since, first.at - _MARGIN)
-    guard()
-    entry, version = table.entry.follow("vacuum", command=command), table.version
-    reached(table.name, entry.kind, "before-commit")
-    gone = table.delta.vacuum(
+    doomed = table.delta.vacuum(
         retention_hours=math.ceil((now - since) / timedelta(hours=1)),
-        dry_run=False,
+        dry_run=True,  # its own commits would pass over a foreign one
         enforce_retention_duration=False,  # an operator may want less than Delta's week, and readers are asked
         full=True,
-        commit_properties=table.properties(entry),
-        post_commithook_properties=HOOKS_OFF,
     )
-    if table.delta.version() > version:
-        reached(table.name, entry.kind, "after-commit")
-        table.moved_to(table.delta.version(), entry, brought_rows=False)
-    table.stage.renew()
-    return {"files": len(gone), "readable_since": since.isoformat(timespec="seconds")}
+    if doomed:
+        committer.mark(table, table.entry.follow("vacuum", command=command))  # who owns the table no longer ends here
+        for name in doomed:
+            (table.path / name).unlink(missing_ok=True)
+        table.stage.renew()
+    return {"files": len(doomed), "readable_since": since.isoformat(timespec="seconds")}

@@ -104,15 +104,7 @@ class RecordBook:
         return total.rows
 
     def _compact(self, committer: "Committer") -> None:
-        committer.guard()
-        before, entry = self.table.version, self.table.entry.follow("compact")
-        self.table.delta.optimize.compact(
-            target_size=TARGET_BYTES,
-            commit_properties=self.table.properties(entry),
-            post_commithook_properties=HOOKS_OFF,
-        )
-        if self.table.delta.version() > before:
-            self.table.moved_to(self.table.delta.version(), entry, brought_rows=False)
+        if committer.rewrite(self.table, self.table.entry.follow("compact"), size_max=TARGET_BYTES):
             self.table.checkpoint()
 
     def _older_than_log(self, table: OwnedTable) -> pa.Table:

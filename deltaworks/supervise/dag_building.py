@@ -5,7 +5,7 @@ table: while a table is wrong they are built from deltaworks.toml alone, and the
 file that does need the tables (maintenance.py).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, TaskGroup, get_parsing_context
@@ -42,6 +42,7 @@ def maintenance_dags(settings: Settings) -> Iterator[DAG]:
         if _wanted(f"maintain__{app}"):
             yield _orders_dag(
                 f"maintain__{app}", settings, app, catalog, kind="compact", schedule=MAINTAIN_EVERY,
+                arguments={"by_debt": True},
                 does=f"Compacts the small files of {app}'s tables, through its driver",
             )  # fmt: skip
         if _wanted(f"vacuum__{app}"):
@@ -71,7 +72,15 @@ def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: 
 
 
 def _orders_dag(
-    dag_id: str, settings: Settings, app: str, catalog: Catalog, *, kind: str, schedule: str, does: str
+    dag_id: str,
+    settings: Settings,
+    app: str,
+    catalog: Catalog,
+    *,
+    kind: str,
+    schedule: str,
+    does: str,
+    arguments: Mapping[str, object] | None = None,
 ) -> DAG:
     with (
         DAG(
@@ -89,7 +98,9 @@ def _orders_dag(
         TaskGroup(kind),
     ):
         for table in sorted(catalog.app(app), key=lambda table: table.name):
-            CommandOperator(task_id=table.name, app=app, table=table.name, kind=kind, project=settings.project)
+            CommandOperator(
+                task_id=table.name, app=app, table=table.name, kind=kind, project=settings.project, arguments=arguments
+            )
     return dag
 
 

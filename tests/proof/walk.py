@@ -18,6 +18,7 @@ from deltaworks import catalog
 from deltaworks.control.commands import Command
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
+from deltaworks.engine.commit import Committer
 from deltaworks.engine.points import Listener, listening
 from deltaworks.engine.publish import STAGED
 from deltaworks.engine.rewind import plan, stage
@@ -59,6 +60,7 @@ class Walk:
     """Per step, how often each point was reached in peace."""
     after: dict[str, Lake] = field(default_factory=dict)
     """Per step, the rows that it left in peace."""
+    deaths_died: int = 0
 
     def __post_init__(self) -> None:
         """Draw the rows."""
@@ -175,8 +177,9 @@ class Walk:
             raise failed
         owner.flow.settle()
         if step == "tend":
+            committer = Committer(spark=None, arrow_bytes_max=0, guard=owner.flow.guard)
             for table in owner.flow.tables():
-                maintenance.compact(table, command=1, guard=owner.flow.guard, report=lambda _: None)
+                maintenance.compact(table, command=1, committer=committer)
                 table.checkpoint()
 
     def _send(self, log: Log, waiting: list[int]) -> None:
@@ -191,11 +194,15 @@ class Walk:
         """The lake that a step begins with; missing for the first."""
         return self.folder / "kept" / step
 
+    @property
+    def _dying(self) -> Path:
+        return self.folder / f"dying-{self.deaths_died}"
+
     def copy(self, step: str) -> Settings:
         """Settings with a copy of the lake that the step begins with."""
-        settings = self.settings.changed(data=self.folder / "dying")
-        for left in (settings.lake, settings.data / STAGED):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(self._dying, ignore_errors=True)
+        self.deaths_died += 1  # a folder of its own: Spark remembers by path what a log says
+        settings = self.settings.changed(data=self._dying)
         if self.kept(step).exists():
             shutil.copytree(self.kept(step), settings.lake)
         return settings

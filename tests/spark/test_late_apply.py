@@ -37,7 +37,7 @@ def test_rows_that_come_between_two_uses_are_counted_too(spark: SparkSession, tm
     for part in parts[:2]:
         log.send(part)
         owner.take(log.batch())
-    steps = commands.carry_out(command("apply_late_rows", table), owner.flow, lambda _: None, spark)
+    steps = commands.carry_out(command("apply_late_rows", table), owner.flow, spark)
     first = next(steps)["done"]
     for part in parts[2:]:
         log.send(part)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from deltaworks.engine.maintenance import compact
 from deltaworks.settings import Settings
 from tests.chance import seeded
-from tests.flows import KAFKA, Owner
+from tests.flows import BY_ARROW, KAFKA, Owner
 from tests.tiny_project import Project
 
 EVENTS, BATCHES, LATE = 10_000, 25, 0.05
@@ -195,7 +195,7 @@ def test_each_policy_gives_the_same_rows_however_the_ingest_is_read(spark: Spark
         shutil.copytree(settings.lake / "bronze", copy.lake / "bronze")
         owner = Owner(spark, copy, "tiny", path=path)
         if path == "spark":  # it takes a file at a time: from one file all batches at once
-            compact(owner.flow.bronze[0].table, command=1, guard=lambda: None, report=lambda _: None)
+            compact(owner.flow.bronze[0].table, command=1, committer=BY_ARROW)
         read(owner, chance, restarts=restarts)
 
         found = lake(owner)

@@ -16,7 +16,7 @@ from deltaworks.engine.rewind import stage as rewind
 from deltaworks.errors import CommandError, LakeError
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
-from tests.flows import Crash, Log, Owner, Record, carry_out
+from tests.flows import BY_ARROW, Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import random_changes, random_views
 
 
@@ -174,8 +174,8 @@ def test_a_new_table_takes_the_rows_that_are_there(spark: SparkSession, tmp_path
     staged(owner, table)
     carry_out(owner, command("publish", table, folder="one"))
     own = owner.flow.inputs[table].table
-    maintenance.compact(own, command=8, guard=lambda: None, report=lambda _: None)
-    maintenance.vacuum(own, readers={}, hours=0, command=9, guard=lambda: None)
+    maintenance.compact(own, command=8, committer=BY_ARROW)
+    maintenance.vacuum(own, readers={}, hours=0, command=9, committer=BY_ARROW)
 
     for name in ("tables", "expectations"):
         (tmp_path / name).rename(project.folder / name / "gold")

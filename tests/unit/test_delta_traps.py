@@ -1,7 +1,7 @@
 """What delta-rs does if nobody looks, each beside what our commits do instead."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import deltalake
@@ -12,7 +12,7 @@ import pytest
 from deltaworks.engine.commit import Clause, Committer, Merge, _on
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
-from deltaworks.engine.maintenance import compact
+from deltaworks.engine.maintenance import compact, vacuum
 from deltaworks.engine.writers.aggregate import combined
 from deltaworks.errors import CommitLostError
 from deltaworks.settings import ROOT, Settings
@@ -72,6 +72,49 @@ def test_append_is_not_rebased_over_a_foreign_commit(tmp_path: Path) -> None:
     assert sorted(deltalake.DeltaTable(str(table.path)).to_pyarrow_table()["key"].to_pylist()) == [1, 2]
 
 
+def _merge(table: OwnedTable) -> None:
+    batch(table, rows((1, 9)), newer("key"), seq=9)
+
+
+def _delete(table: OwnedTable) -> None:
+    COMMITTER.delete(table, "key = 1", table.entry.follow("redo"))
+
+
+def _replace(table: OwnedTable) -> None:
+    COMMITTER.replace(table, (), table.entry.follow("publish"))
+
+
+def _compact(table: OwnedTable) -> None:
+    compact(table, command=1, committer=COMMITTER)
+
+
+def _vacuum(table: OwnedTable) -> None:
+    vacuum(table, readers={}, hours=0, command=1, committer=COMMITTER)
+
+
+@pytest.mark.parametrize("way", [_merge, _delete, _replace, _compact, _vacuum])
+def test_no_way_to_commit_passes_over_a_foreign_commit(tmp_path: Path, way: Callable[[OwnedTable], None]) -> None:
+    """delta-rs's own compaction and vacuum do, whatever the properties of their commits say."""
+    table = owned(tmp_path)
+    for seq in (1, 2):
+        batch(table, rows((seq, seq)), seq=seq)
+    (table.path / "part-that-no-commit-names.parquet").write_bytes(b"PAR1")
+    shutil.copytree(tmp_path, tmp_path / "other")
+    by_default = deltalake.DeltaTable(str(tmp_path / "other" / "things"))
+    deltalake.write_deltalake(by_default.table_uri, rows((3, 3)), mode="append")
+    by_default.optimize.compact(commit_properties=table.properties(table.entry.follow("compact")))
+    assert by_default.version() == 4, "the default rebases"
+    foreign_append(table, rows((3, 3)))
+
+    with pytest.raises(CommitLostError):
+        way(table)
+
+    there = deltalake.DeltaTable(str(table.path))
+    assert there.version() == 3
+    assert sorted(there.to_pyarrow_table()["key"].to_pylist()) == [1, 2, 3]
+    assert (table.path / "part-that-no-commit-names.parquet").exists()
+
+
 def test_older_owner_fails_after_the_fence_of_a_newer_one(tmp_path: Path) -> None:
     """The fence is a commit without rows: it takes the version that the older owner expects."""
     older, successor = owned(tmp_path), owned(tmp_path, epoch=2)
@@ -121,7 +164,7 @@ def test_position_survives_compaction_and_log_cleanup(tmp_path: Path) -> None:
     table = owned(tmp_path)
     for seq in range(1, 4):
         batch(table, rows((seq, seq)), seq=seq)
-    compact(table, command=1, guard=lambda: None, report=lambda _: None)
+    compact(table, command=1, committer=COMMITTER)
     table.checkpoint()
     log = table.path / "_delta_log"
     for version in range(table.version):
@@ -142,7 +185,7 @@ def test_only_batches_bring_new_rows(tmp_path: Path) -> None:
     table = owned(tmp_path)
     for seq in (1, 2, 3):
         batch(table, rows((seq, seq), (seq + 10, seq)), seq=seq)
-    compact(table, command=1, guard=lambda: None, report=lambda _: None)
+    compact(table, command=1, committer=COMMITTER)
     redo = table.entry.follow("redo")
     table.delta.delete("key = 1", commit_properties=table.properties(redo), post_commithook_properties=HOOKS_OFF)
     table.moved_to(table.delta.version(), redo, brought_rows=True)

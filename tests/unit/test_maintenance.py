@@ -10,7 +10,7 @@ from deltaworks.engine.checker import Picture, check
 from deltaworks.errors import CommandError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
-from tests.flows import Log, carry_out
+from tests.flows import BY_ARROW, Log, carry_out
 from tests.shop_rows import view
 
 
@@ -76,7 +76,7 @@ def test_clock_that_was_set_back_deletes_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(CommandError, match="the clock stands before the last commit"):
         maintenance.vacuum(
-            bronze, readers={}, hours=0, command=1, guard=lambda: None, now=datetime.now(UTC) - timedelta(hours=1)
+            bronze, readers={}, hours=0, command=1, committer=BY_ARROW, now=datetime.now(UTC) - timedelta(hours=1)
         )
 
     assert files(owner, "bronze.web_events") == 5

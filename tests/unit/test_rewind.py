@@ -14,7 +14,7 @@ from deltaworks.errors import CommandError, DeltaworksError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import WRONG_RULES, Shop, command
 from tests.chance import seeded
-from tests.flows import START, Crash, Log, carry_out
+from tests.flows import BY_ARROW, START, Crash, Log, carry_out
 from tests.shop_rows import broken, random_changes, random_views, view
 
 
@@ -248,8 +248,8 @@ def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="was made after that time"):
         plan(name, catalog=found, lake=lake, to=datetime.fromisoformat("2020-01-01T00:00:00+00:00"))
     version = own.version - 1
-    maintenance.compact(own, command=1, guard=lambda: None, report=lambda _: None)
-    maintenance.vacuum(own, readers={}, hours=0, command=2, guard=lambda: None)
+    maintenance.compact(own, command=1, committer=BY_ARROW)
+    maintenance.vacuum(own, readers={}, hours=0, command=2, committer=BY_ARROW)
     with pytest.raises(LakeError, match=f"files of its version {version} were deleted"):
         staged(owner, name, version)
 

@@ -1,0 +1,137 @@
+"""Small files become few where that pays: the smallest first, cold parts first, and rows stay as they were."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.maintenance import FILES_MIN, compact_debts, debts
+from deltaworks.engine.partition import Partition
+from deltaworks.errors import LeaseLostError
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import BY_ARROW, Log, carry_out
+from tests.shop_rows import broken, view
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("value", pa.int64())])
+DAY = Partition(name="_day_of_at", column="at", kind=pa.date32())
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+SIZES = (4_000, 32_000, 256_000)
+"""For batches of some 2,000 bytes."""
+
+
+def owned(folder: Path, partition: Partition | None = None) -> OwnedTable:
+    """An empty table."""
+    entry = Entry(kind="create", app="a", epoch=1)
+    return OwnedTable(
+        name="silver.things", path=folder / "things", schema=SCHEMA, entry=entry, partition=partition, change_feed=True
+    )
+
+
+def put(table: OwnedTable, *values: int, at: datetime | None = MONDAY) -> None:
+    """Append rows as one batch."""
+    rows = pa.table({"at": [at] * len(values), "value": values}, schema=SCHEMA)
+    counts = Counts(read=len(values), taken=len(values))
+    BY_ARROW.commit(table, rows, table.entry.follow("batch", counts=counts))
+
+
+def values(table: OwnedTable) -> list[int]:
+    """What is there."""
+    return sorted(table.read()["value"].to_pylist())
+
+
+def test_few_small_files_are_no_debt(tmp_path: Path) -> None:
+    """To write them anew costs more than they do."""
+    table = owned(tmp_path)
+    for number in range(FILES_MIN - 1):
+        put(table, number)
+    few = debts(table)
+    put(table, FILES_MIN)
+
+    assert few == []
+    assert [(debt.part, debt.files) for debt in debts(table)] == [(None, FILES_MIN)]
+
+
+def test_part_that_got_nothing_for_long_comes_first(tmp_path: Path) -> None:
+    """The one that is written to now will have new small files soon; a part without a value is one like any other."""
+    table = owned(tmp_path, DAY)
+    days = [MONDAY, None, MONDAY + timedelta(days=1)]
+    for at in days:
+        for number in range(FILES_MIN):
+            put(table, number, at=at)
+    for number in range(FILES_MIN):
+        put(table, number)
+
+    found = [debt.part for debt in debts(table)]
+    before = values(table)
+    replaced = list(compact_debts(table, command=1, committer=BY_ARROW))
+
+    assert found == [("_day_of_at", ""), ("_day_of_at", "2026-11-17"), ("_day_of_at", "2026-11-16")]
+    assert replaced == [FILES_MIN, FILES_MIN, 2 * FILES_MIN]
+    assert len(table.files()) == 3
+    assert values(table) == before
+    assert debts(table) == []
+
+
+def test_row_is_written_anew_a_few_times_however_many_batches_come(tmp_path: Path) -> None:
+    """To put all together whenever there are some small files would write each row eleven times here."""
+    chance = seeded()
+    table = owned(tmp_path)
+    written = 0
+    for _ in range(160):
+        put(table, *(chance.randrange(2**62) for _ in range(100)))
+        there = set(table.files())
+        for _ in compact_debts(table, command=1, committer=BY_ARROW, sizes=SIZES):
+            files = pa.table(table.delta.get_add_actions()).to_pylist()
+            written += sum(file["num_records"] for file in files if file["path"] not in there)
+            there = set(table.files())
+
+    assert len(values(table)) == 16_000
+    assert len(table.files()) < FILES_MIN * len(SIZES)
+    assert 16_000 <= written <= 16_000 * len(SIZES)
+
+
+def test_order_goes_in_steps_between_which_the_stream_goes_on(tmp_path: Path) -> None:
+    """As Airflow gives it; tables beside the table have theirs too, nobody above sees a row twice."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
+    for number in range(FILES_MIN + 1):
+        log.send([view(number), broken(b"{")])
+        owner.take(log.batch())
+    table = owner.flow.inputs["silver.page_views"].table
+    before, version = table.read_added(0, table.version).num_rows, table.version
+
+    done = carry_out(owner, command("compact", "silver.page_views", by_debt=True))
+    again = carry_out(owner, command("compact", "silver.page_views", by_debt=True))
+
+    side = owner.flow.sides["silver.page_views"]["quarantine"]
+    assert (done["files_before"], done["files_after"]) == (FILES_MIN + 1, 1)
+    assert again["files_after"] == again["files_before"] == 1
+    assert table.version == version + 1
+    assert table.read_added(0, table.version).num_rows == before
+    assert len(side.files()) < FILES_MIN
+    assert owner.verdicts() == {"ok"}
+
+
+def test_who_lost_the_lease_meanwhile_compacts_nothing(tmp_path: Path) -> None:
+    """It may take long: the guard is asked when it is done, right before the commit."""
+    table = owned(tmp_path)
+    for number in range(FILES_MIN):
+        put(table, number)
+    version = table.version
+
+    def lost() -> None:
+        raise LeaseLostError("app a", "a newer owner has it", "Nothing to do")
+
+    losing = type(BY_ARROW)(spark=None, arrow_bytes_max=2**20, guard=lost)
+    with pytest.raises(LeaseLostError):
+        list(compact_debts(table, command=1, committer=losing))
+    left = len(table.files())
+    list(compact_debts(table, command=1, committer=BY_ARROW))
+
+    assert left == FILES_MIN
+    assert table.version == version + 1
+    assert values(table) == list(range(FILES_MIN))
