@@ -200,7 +200,7 @@ class _Compared:
         self.connection.execute("set disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")  # see the checker's
         self.connection.register("streamed", streamed)
         self.connection.register("recomputed", self.recomputed)
-        self.by = _identity(self.declared)
+        self.by = identity(self.declared)
         there = set(streamed.schema.names) & set(self.recomputed.schema.names)
         self.names = [name for name in self.recomputed.schema.names if name in there and name not in NOT_COMPARED]
         rest = [name for name in self.names if name not in self.by]
@@ -283,7 +283,7 @@ class _Compared:
         return int(found[0])
 
 
-def _identity(declared: Declared) -> tuple[str, ...]:
+def identity(declared: Declared) -> tuple[str, ...]:
     """What tells the rows of a table apart."""
     match declared.table.kept_as:
         case Append():

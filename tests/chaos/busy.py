@@ -77,8 +77,8 @@ class Operator:
             at += 1
 
 
-def said(settings: Settings, *words: str) -> Order:
-    """Run the command line in a process of its own."""
+def said(settings: Settings, *words: str, all_of_it: bool = False) -> Order:
+    """Run the command line in a process of its own; of what it says the last line if it went well, or all of it."""
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -88,7 +88,8 @@ def said(settings: Settings, *words: str) -> Order:
     except subprocess.TimeoutExpired:
         return Order(" ".join(words), -1, f"not within {SECONDS_MAX} s", time.monotonic() - began)
     told = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:] or [""]
-    told = told if done.returncode == 0 else [" ".join((done.stdout + done.stderr).split())[-600:]]
+    if done.returncode or all_of_it:
+        told = [" ".join((done.stdout + done.stderr).split())[-4_000 if all_of_it else -600 :]]
     return Order(" ".join(words), done.returncode, told[0], time.monotonic() - began)
 
 

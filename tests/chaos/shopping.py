@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,12 +18,12 @@ _PATIENCE_SECONDS = 300.0  # longer than any part may be away, so that nothing i
 class Shopping:
     """Started when entered; killed when left, unless it was stopped in good order before."""
 
-    def __init__(self, settings: Settings, *, seed: int) -> None:
-        """Prepare."""
+    def __init__(self, settings: Settings, *, seed: int, options: Sequence[str] = ()) -> None:
+        """Prepare; `options` are more of the simulator's own."""
         self._log = settings.logs / "simulator.log"
         self._settings = settings
         self._command = [str(settings.spark_python), "-m", "shop.simulate", "--seed", str(seed), *_RATES, *_FAULTS]
-        self._command += ["--patience", f"{_PATIENCE_SECONDS:g}", "--json"]
+        self._command += ["--patience", f"{_PATIENCE_SECONDS:g}", "--json", *options]
 
     def __enter__(self) -> Self:
         """Start it in a session of its own: a Ctrl-C is for us, who stop it."""
