@@ -86,7 +86,9 @@ class ViewWriter:
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
-        return rows.select(schema.names).cast(schema)
+        keys = rows.select(schema.names).cast(schema)
+        keys.validate(full=True)  # raises ArrowInvalid for texts that are none
+        return keys
 
     def _replace(self, spark: SparkSession, committer: Committer, touched: Touched, counts: Counts) -> None:
         inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
