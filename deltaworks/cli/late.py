@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltaworks.cli import show
+from deltaworks.cli.actors import ASKED, By, Reason
 from deltaworks.cli.context import settings
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def apply(
     *,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")] = None,
-    by: Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")] = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Use the rows that are set aside: the table is then as if they had come in time. Each is used once."""
     from deltaworks import catalog

@@ -86,14 +86,14 @@ def _narrow(
 
 
 def _rebuild(apps: Sequence[str]) -> None:
-    from deltaworks.cli.actors import user
+    from deltaworks.cli.actors import ASKED, user
     from deltaworks.cli.commands import order
     from deltaworks.engine.record_book import book_name
 
     for app in apps:
         order(
             book_name(app), app=app, kind="rebuild", arguments={}, by=user(),
-            reason="asked for on the command line", wait=True,
+            reason=ASKED, wait=True,
         )  # fmt: skip
 
 

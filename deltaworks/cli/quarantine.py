@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltaworks.cli import show
+from deltaworks.cli.actors import ASKED, By, Reason
 from deltaworks.cli.context import settings
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _ROWS = """
     select topic, "partition", "offset", "timestamp", reason, code, suite, state, key, value
     from {table} where {chosen} order by "timestamp" desc, topic, "partition", "offset" desc limit {limit}"""
 _Wait = Annotated[bool, typer.Option(help="Follow it until it has ended.")]
-_By = Annotated[str | None, typer.Option("--by", help="Who wants it; default: the user of the system.")]
 _Cause = Annotated[str | None, typer.Option(help="Only rows that were refused for this, as listed.")]
 _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
 _Json = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -96,8 +96,8 @@ def accept(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")],
     *,
     wait: _Wait = True,
-    by: _By = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Let a table set aside what bronze has now, beyond its bad_rows_max; what comes later is judged again."""
     _order(table, "accept_bad_rows", {}, by=by, reason=reason, wait=wait)
@@ -109,8 +109,8 @@ def replay(
     cause: _Cause = None,
     wait: _Wait = True,
     timeout: _Timeout = None,
-    by: _By = None,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "asked for on the command line",
+    by: By = None,
+    reason: Reason = ASKED,
 ) -> None:
     """Judge refused rows again, once their rule or declaration is mended and the app runs with it.
 
@@ -126,7 +126,7 @@ def discard(
     cause: _Cause = None,
     every: Annotated[bool, typer.Option("--all", help="Whatever they were refused for.")] = False,
     wait: _Wait = True,
-    by: _By = None,
+    by: By = None,
 ) -> None:
     """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
     if (cause is None) != every:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import functions as F
 
 from deltaworks.engine.session import open_session
 from deltaworks.settings import ROOT, AppSettings, Settings
@@ -43,11 +43,11 @@ def main(to: Path) -> int:
 def _work(spark: SparkSession, folder: Path) -> None:
     """What loads most of the classes that an app needs until its first commit: reads, joins, windows, a merge."""
     table, other = str(folder / "table"), str(folder / "other")
-    rows = spark.range(_ROWS).select("id", (f.col("id") % 2).alias("part"), f.current_timestamp().alias("at"))
+    rows = spark.range(_ROWS).select("id", (F.col("id") % 2).alias("part"), F.current_timestamp().alias("at"))
     for path in (table, other):
         rows.write.format("delta").partitionBy("part").save(path)
     ids = spark.read.format("delta").load(other).select("id")
-    spark.read.format("delta").load(table).join(ids, "id").groupBy(f.window("at", "1 hour")).count().toArrow()
+    spark.read.format("delta").load(table).join(ids, "id").groupBy(F.window("at", "1 hour")).count().toArrow()
     spark.createDataFrame(rows.toArrow()).createOrReplaceTempView("source")
     spark.sql(
         f"merge into delta.`{table}` t using source s on t.id = s.id and t.part = s.part "

@@ -11,7 +11,7 @@ from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.detached import Clock
+from deltaworks.engine.detached import Clock, first_line
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.publish import STAGED, publish
@@ -19,7 +19,6 @@ from deltaworks.errors import (
     CommandError,
     CommitLostError,
     ControlError,
-    DeltaworksError,
     ForeignCommitError,
     LeaseLostError,
 )
@@ -77,9 +76,9 @@ class Orders:
         except (LeaseLostError, CommitLostError, ForeignCommitError):
             raise
         except Exception as error:
-            if not isinstance(error, DeltaworksError):
+            finding = first_line(error)
+            if finding != str(error):  # the whole is for the log: Spark's carry a trace of the JVM
                 log.exception("command %s failed", number)
-            finding = str(error) if isinstance(error, DeltaworksError) else f"{type(error).__name__}: {error}"
             self._end(lambda: self.store.fail(number, finding, epoch=epoch))
 
     def _report(self, progress: Mapping[str, Any]) -> None:

@@ -213,6 +213,8 @@ class Committer:
         try:
             if stage.publish(expected):
                 table.refresh()
+            elif _left_out(table, rows, how):
+                raise CommitLostError(table.name, f"Spark left the rows of version {expected} out", "Restart the app")
             else:  # Spark commits nothing when nothing changes
                 self._append_nothing(table, entry)
         except (TakenError, CommitFailedError) as error:
@@ -283,6 +285,12 @@ class Committer:
         )
 
 
+def _left_out(table: OwnedTable, rows: DataFrame, how: Merge | None) -> bool:
+    """Whether Spark did not commit what it was given: it leaves out, silently, a txn that is not above the log's."""
+    known = table.delta.transaction_version(TXN_APP)
+    return (known is not None and known > table.version) or (how is None and not rows.isEmpty())
+
+
 def _taken(table: str, version: int) -> CommitLostError:
     return CommitLostError(table, f"version {version} was taken by another commit", "Restart the app")
 
@@ -305,7 +313,7 @@ def sound(rows: pa.Table, schema: pa.Schema, *, subset: bool = False) -> pa.Tabl
 
 
 def without_negative_zero(rows: DataFrame) -> DataFrame:
-    """The same soundness for Spark's rows: its texts are UTF-8 already."""
+    """The same soundness for Spark's rows: texts of theirs are Python's, or were looked through (`result_of`)."""
     doubles = [field.name for field in rows.schema.fields if field.dataType.typeName() == "double"]
     return rows.withColumns({name: F.col(f"`{name}`") + F.lit(0.0) for name in doubles}) if doubles else rows
 

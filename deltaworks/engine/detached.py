@@ -16,7 +16,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
-from deltaworks.errors import CommitLostError, DeclarationError, DetachedError, ForeignCommitError, LakeError
+from deltaworks.errors import (
+    CommitLostError,
+    DeclarationError,
+    DeltaworksError,
+    DetachedError,
+    ForeignCommitError,
+    LakeError,
+)
 
 FIRST_SECONDS, LAST_SECONDS = 5.0, 300.0
 """Between two tries: doubled from the one to the other."""
@@ -94,5 +101,5 @@ def first_line(error: Exception) -> str:
     """An error in one line: Spark's carry a whole JVM trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
-    kind = "" if isinstance(error, LakeError | DeclarationError) else f"{type(error).__name__}: "
+    kind = "" if isinstance(error, DeltaworksError) else f"{type(error).__name__}: "
     return f"{kind}{text}"[:ERROR_LENGTH_MAX]

@@ -334,7 +334,7 @@ class Flow:
             raise CommandError(
                 f"command {command}", f"{name} has refused nothing for {cause!r}", f"Causes are: {known}"
             )
-        pieces = aside.pieces(cause=cause)
+        pieces = aside.pieces(cause=cause, bytes_max=self.settings.arrow_bytes_max)
         progress = {"done": 0, "total": sum(rows for *_, rows in pieces)}
         for after, upto, rows in pieces:
             taken = {one.declared.name: one.after for one in self.writers if isinstance(one, OverBronze)}
@@ -344,7 +344,7 @@ class Flow:
             yield from self._passed(name, seq, command, progress)
             progress = {**progress, "done": progress["done"] + rows}
         found = self._replayed(raw, name, command)
-        still = sum(rows for *_, rows in aside.pieces(cause=cause))
+        still = sum(rows for reason, rows in aside.causes().items() if cause in (None, reason))
         return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
                 "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
 
@@ -383,7 +383,8 @@ class Flow:
                 raise CommandError(f"command {command}", finding, "Mend it and give the order again")
             committer = self._committer(spark)
             try:
-                rows = writer.used.claim(committer, command=command, only=only)
+                bytes_max = self.settings.arrow_bytes_max
+                rows = writer.used.claim(committer, command=command, bytes_max=bytes_max, only=only)
                 if not rows.num_rows:
                     break
                 counts = writer.use_late(spark, committer, rows, command=command)

@@ -5,10 +5,11 @@ Local disk is assumed here: log files are read by path. Everything that writes g
 
 import json
 import logging
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import deltalake
@@ -27,7 +28,16 @@ CHECKPOINT_COMMITS = 20
 # Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
+_FILES_AHEAD = 1
+"""Where rows may be too many, those of further files are not unpacked beforehand."""
 log = logging.getLogger("deltaworks.lake")
+
+
+Part = TypeVar("Part", pa.Table, pa.RecordBatch)
+
+
+class TooMuchError(Exception):
+    """What is to be read is more than the driver takes into memory: let Spark do it."""
 
 
 @dataclass(frozen=True)
@@ -216,17 +226,34 @@ class OwnedTable:
             app_transactions=[self.transaction()],
         )
 
-    def read(self, columns: list[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
-        """The rows of the present version as Arrow, in the declared types."""
+    def read(
+        self, columns: list[str] | None = None, where: ds.Expression | None = None, *, bytes_max: int | None = None
+    ) -> pa.Table:
+        """The rows of the present version as Arrow, in the declared types.
+
+        Raises TooMuchError where they are more than `bytes_max` bytes in memory.
+        """
         names = columns or self.schema.names
         dataset = self.delta.to_pyarrow_dataset()  # as_large_types off: strings come back as `string`, as declared
         try:
-            table: pa.Table = dataset.to_table(columns=names, filter=where)
+            table = _read(dataset, bytes_max, columns=names, filter=where)
         except pa.ArrowNotImplementedError:
             # delta-rs writes string views when it merges or deletes, and Arrow cannot prune files by those
             batches = (pa.Table.from_batches([batch]).filter(where) for batch in dataset.to_batches())
-            table = pa.concat_tables([dataset.schema.empty_table(), *batches]).select(names)
+            table = pa.concat_tables(_bounded(chain([dataset.schema.empty_table()], batches), bytes_max)).select(names)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
+
+    def memory_per_row(self, keys: list[str], where: ds.Expression | None = None) -> pa.Table:
+        """These columns of the rows, and in `bytes` about how much memory each whole row takes as Arrow."""
+        names = [*dict.fromkeys((*keys, *self.schema.names))]
+        schema = pa.schema([*(self.schema.field(name) for name in keys), pa.field("bytes", pa.int64())])
+        found = [schema.empty_table()]
+        # filtered here: see `read`
+        for batch in self.delta.to_pyarrow_dataset().to_batches(columns=names, fragment_readahead=_FILES_AHEAD):
+            rows = pa.Table.from_batches([batch]).cast(pa.schema([self.schema.field(name) for name in names]))
+            rows = rows if where is None else rows.filter(where)
+            found.append(rows.select(keys).append_column("bytes", _memory(rows)))
+        return pa.concat_tables(found)
 
     def rows(self) -> int:
         """How many rows the present version has."""
@@ -247,17 +274,43 @@ class OwnedTable:
         """Absolute paths of the files that batch commits in (after, upto] added."""
         return files_added(self.path, after, upto)
 
-    def read_added(self, after: int, upto: int) -> pa.Table:
-        """The rows that batch commits in (after, upto] added."""
+    def read_added(self, after: int, upto: int, *, bytes_max: int | None = None) -> pa.Table:
+        """The rows that batch commits in (after, upto] added; raises TooMuchError as above."""
         paths = self.rows_added(after, upto)
         if not paths:
             return self.schema.empty_table()
-        table: pa.Table = ds.dataset(paths, schema=self.schema, format="parquet").to_table()
-        return table.cast(self.schema)
+        return _read(ds.dataset(paths, schema=self.schema, format="parquet"), bytes_max).cast(self.schema)
 
     def bytes_added(self, after: int, upto: int) -> int:
         """Size of the files of `rows_added`."""
         return sum(Path(path).stat().st_size for path in self.rows_added(after, upto))
+
+
+def _read(dataset: ds.Dataset, bytes_max: int | None, **which: Any) -> pa.Table:
+    if bytes_max is None:
+        return dataset.to_table(**which)
+    scanner = dataset.scanner(fragment_readahead=_FILES_AHEAD, **which)
+    return pa.Table.from_batches(_bounded(scanner.to_batches(), bytes_max), schema=scanner.projected_schema)
+
+
+def _bounded(parts: Iterable[Part], bytes_max: int | None) -> list[Part]:
+    """All parts; raises TooMuchError as soon as they are too much: a file may unpack to a thousand times its size."""
+    found, size = [], 0
+    for part in parts:
+        size += part.nbytes
+        if bytes_max is not None and size > bytes_max:
+            raise TooMuchError(bytes_max)
+        found.append(part)
+    return found
+
+
+def _memory(rows: pa.Table) -> pa.Array:
+    """About how many bytes each row takes: texts and bytes by their length, all else as one number of 64 bits."""
+    sizes = pa.array([8 * rows.num_columns] * rows.num_rows, pa.int64())
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            sizes = pc.add(sizes, pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()))
+    return sizes
 
 
 def files_added(path: Path, after: int, upto: int) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.stretches import Stretches, times
 from deltaworks.engine.writers.late_rows import LateRows
 
@@ -21,10 +21,6 @@ CHUNKS_MAX = 100
 """Every batch is a chunk of memory, and each chunk costs a little."""
 _PACKED = 8
 """Parquet holds about this many times its size as Arrow."""
-
-
-class TooMuchError(Exception):
-    """The files to be read are more than the driver takes into memory: let Spark do it."""
 
 
 class Nearby:
@@ -106,7 +102,7 @@ class Nearby:
         low, highs = spans[0][0], [high for _, high in spans]
         high = None if None in highs else max(h for h in highs if h is not None)
         if _bytes_between(self.table, self.time, low, high) > bytes_max:
-            raise TooMuchError(self.table.name)
+            raise TooMuchError(bytes_max)
         wanted = [
             field >= _moment(low) if high is None else (field >= _moment(low)) & (field <= _moment(high))
             for low, high in spans
@@ -114,7 +110,7 @@ class Nearby:
         where = reduce(lambda one, other: one | other, wanted) & (ds.field("_seq") <= seq)
         if self.late_max is not None:
             where &= ds.field("_late_by") <= self.late_max
-        rows = self.table.read([*self.columns, "_seq"], where=where)
+        rows = self.table.read([*self.columns, "_seq"], where=where, bytes_max=bytes_max)
         if self.late is not None:
             late = self.late.used(self.columns, where=reduce(lambda one, other: one | other, wanted))
             rows = pa.concat_tables([rows, late.append_column("_seq", pa.array([0] * late.num_rows, pa.int64()))])

@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deltaworks.errors import SettingsError
-from deltaworks.java import java_home
+from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -17,8 +17,6 @@ _BRIEF = {
     # Each shuffle is a job of its own and is followed by another round of planning.
     "spark.sql.adaptive.enabled": "false",
 }
-ARCHIVE = "classes.jsa"
-"""Among the jars: see `class_archive`."""
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
@@ -37,7 +35,7 @@ def open_session(
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
     options = _options(settings, app, jars, brief=brief)
-    options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / ARCHIVE, archive_to)}"
+    options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / CLASS_ARCHIVE, archive_to)}"
     for option, value in options.items():
         builder = builder.config(option, value)
     spark = builder.getOrCreate()

@@ -1,5 +1,6 @@
 """How much a table that is behind takes at once: whole ingest batches, or whole versions, up to a bound."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -7,13 +8,17 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.engine.lake import OwnedTable, all_there
+from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
 from deltaworks.errors import LakeError
 
 PACKED = 8
-"""Parquet holds about this many times its size as Arrow: the bound on files is the bound on memory over this."""
+"""Parquet holds about this many times its size as Arrow: the bound on files is the bound on memory over this.
+
+Rows that are much alike are packed closer: so what was read is measured too, before it goes to anybody else. More than
+a heap holds, handed to Spark as Arrow, is out of memory in its dispatcher's thread, and the call never returns.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +41,13 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
     if fresh is not None and fresh.after == after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)
     upto, size = _next_batches(bronze, after, upto, bytes_max // PACKED)
-    if size <= bytes_max // PACKED:
-        return Slice(upto=upto, rows=bronze.read(where=(ds.field("_seq") > after) & (ds.field("_seq") <= upto)))
+    while size <= bytes_max // PACKED:
+        mine = (ds.field("_seq") > after) & (ds.field("_seq") <= upto)
+        with suppress(TooMuchError):
+            return Slice(upto=upto, rows=bronze.read(where=mine, bytes_max=bytes_max))
+        if upto == after + 1:
+            break
+        upto = (after + upto) // 2
     if spark is None:
         raise LakeError(
             bronze.name, f"has {size:,} bytes that were not taken yet", "Start the app, then order it again"
@@ -69,15 +79,20 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
     while end < upto and (end == after or size + table.bytes_added(end, end + 1) <= bytes_max // PACKED):
         size += table.bytes_added(end, end + 1)
         end += 1
-    if size <= bytes_max // PACKED:
-        return Slice(upto=end, rows=table.read_added(after, end))
+    while size <= bytes_max // PACKED:
+        with suppress(TooMuchError):
+            return Slice(upto=end, rows=table.read_added(after, end, bytes_max=bytes_max))
+        if end == after + 1:
+            break
+        end = (after + end) // 2
     rows = spark.read.schema(spark_schema(table.schema)).parquet(*table.rows_added(after, end))
     return Slice(upto=end, rows=rows)
 
 
 def _all(spark: SparkSession, table: OwnedTable, bytes_max: int) -> pa.Table | DataFrame:
     if table.bytes() <= bytes_max // PACKED:
-        return table.read()
+        with suppress(TooMuchError):
+            return table.read(bytes_max=bytes_max)
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     return rows.select(*table.schema.names)
 

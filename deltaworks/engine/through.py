@@ -172,12 +172,12 @@ class Lineage:
         """Entries in `ops.ledger`, as they were written, by version."""
         made = str(deltalake.DeltaTable(str(self.path(table))).metadata().id)
         where = (ds.field("table_name") == table) & (ds.field("table_id") == made) & which
-        for folder in sorted((self.lake / LAYER).glob("ledger_*")):
+        found: dict[int, str] = {}
+        for folder in (self.lake / LAYER).glob("ledger_*"):  # a table that changed its app is in several
             data = deltalake.DeltaTable(str(folder)).to_pyarrow_dataset()
-            rows: pa.Table = data.to_table(columns=["version", "entry"], filter=where).sort_by("version")
-            if rows.num_rows:  # a table has one app
-                return [str(text) for text in rows["entry"].to_pylist()]
-        return []
+            rows: pa.Table = data.to_table(columns=["version", "entry"], filter=where)
+            found |= zip(rows["version"].to_pylist(), rows["entry"].to_pylist(), strict=True)
+        return [found[version] for version in sorted(found)]
 
 
 def _common(ways: Iterable[Offsets]) -> dict[str, dict[str, int]]:

@@ -21,12 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deltaworks.errors import DeltaworksError, StackError
-from deltaworks.java import java_home
+from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.local import jars, truststore
 
 ROOT = Path(__file__).resolve().parents[2]
 _STAMP = ".current"
-_ARCHIVE = "classes.jsa"
 _FORMAT = "1"  # raise it when a step does something else with the same inputs
 _SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 _TAIL_LINES = 15
@@ -237,7 +236,7 @@ def _jars(setup: Setup, variables: Mapping[str, str], lock: int, *, relist: bool
 
 def _classes(setup: Setup, lock: int) -> str:
     """Have Spark write the classes that it loads to one file; without it a start takes longer, and that is all."""
-    archive, stamp = setup.jars / _ARCHIVE, setup.jars / f".{_ARCHIVE}"
+    archive, stamp = setup.jars / CLASS_ARCHIVE, setup.jars / f".{CLASS_ARCHIVE}"
     python = setup.venvs / "spark/bin/python"
     java = java_home(environment=setup.environment, spark_python=python)
     release = java / "release"

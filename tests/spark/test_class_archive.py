@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from deltaworks.engine.session import ARCHIVE
+from deltaworks.java import CLASS_ARCHIVE
 from deltaworks.settings import ROOT
 
-MADE = ROOT / ".jars" / ARCHIVE
+MADE = ROOT / ".jars" / CLASS_ARCHIVE
 
 
 @pytest.mark.skipif(not MADE.is_file(), reason="this machine's Java archives no classes; set-up has said so")

@@ -3,21 +3,27 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.driver import Driver
-from deltaworks.engine.lake import OwnedTable
-from deltaworks.errors import LakeError
+from deltaworks.engine.entry import Entry
+from deltaworks.engine.lake import TXN_APP, OwnedTable
+from deltaworks.errors import CommitLostError, LakeError
 from deltaworks.settings import Settings
 from tests.flows import Log, Owner
 from tests.shop_rows import change, customer, order, view
 
 EDGE = Edge(0, 10**9)
+VIEWS = ("silver.page_views", "gold.page_views_per_minute")
 
 
 def writer(owner: Owner, table: str) -> Any:
@@ -82,7 +88,7 @@ def test_nothing_is_committed_after_a_failure_between_batches(
 @pytest.mark.parametrize("path", ["auto", "spark"])
 def test_keys_given_twice_stop_the_app(spark: SparkSession, shop: Settings, path: str) -> None:
     """Delta would take both rows of a key."""
-    owner, log = Owner(spark, shop, "web", path=path, only=("silver.page_views", "gold.page_views_per_minute")), Log()
+    owner, log = Owner(spark, shop, "web", path=path, only=VIEWS), Log()
     table = writer(owner, "gold.page_views_per_minute")
     real = table.transform
 
@@ -107,6 +113,62 @@ def test_null_where_none_is_declared_stops_the_app(spark: SparkSession, shop: Se
 
     with pytest.raises(LakeError, match=r"gold.daily_orders.day: the transform gave null in 1 row\(s\)"):
         owner.take(log.batch())
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_bytes_that_are_no_text_are_not_committed(spark: SparkSession, shop: Settings, path: str) -> None:
+    """A cast inside Spark lets them pass; the table is set aside, and the others go on."""
+    owner, log = Owner(spark, shop, "web", path=path, detaches=True, only=VIEWS), Log()
+    table = writer(owner, "gold.page_views_per_minute")
+    real = table.transform
+    no_text = F.expr("cast(X'41ff' as string)")
+    table.transform = lambda **inputs: real(**inputs).withColumn("page", no_text)
+    version = table.table.version
+    log.send([view(1)])
+
+    owner.take(log.batch())
+
+    assert owner.flow.detached.tables["gold.page_views_per_minute"].error.startswith(
+        "gold.page_views_per_minute.page: the transform gave bytes that are no text"
+    )
+    assert table.table.version == version
+    assert len(owner.rows("silver.page_views")) == 1
+
+
+def things(folder: Path, *, txn: int | None = None) -> OwnedTable:
+    """Make a table whose first version has the txn of a version that it does not have yet."""
+    entry = Entry(kind="create", app="a", epoch=1)
+    made = OwnedTable(name="any.things", path=folder, schema=pa.schema([("n", pa.int64())]), entry=entry)
+    if txn is not None:
+        known = deltalake.CommitProperties(
+            custom_metadata={"userMetadata": entry.to_json()},
+            app_transactions=[deltalake.Transaction(TXN_APP, txn)],
+        )
+        deltalake.write_deltalake(made.delta, made.schema.empty_table(), mode="append", commit_properties=known)
+        made.reopen()
+    return made
+
+
+def test_rows_that_spark_leaves_out_are_a_lost_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing says that they were taken."""
+    table = things(tmp_path / "things", txn=7)
+    committer = Committer(spark=spark, arrow_bytes_max=0, guard=lambda: None)
+
+    with pytest.raises(CommitLostError, match="Spark left the rows of version 2 out"):
+        committer.commit(table, spark.range(3).toDF("n"), table.entry.follow("batch"))
+
+    assert deltalake.DeltaTable(str(table.path)).version() == 1
+
+
+def test_empty_append_by_spark_leaves_its_entry(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark itself may commit nothing then."""
+    table = things(tmp_path / "things")
+    committer = Committer(spark=spark, arrow_bytes_max=0, guard=lambda: None)
+
+    committer.commit(table, spark.range(3).toDF("n").where("n > 5"), table.entry.follow("batch", ingest_seq=4))
+
+    table.reopen()
+    assert (table.version, table.entry.ingest_seq, table.rows()) == (1, 4, 0)
 
 
 def test_truncation_alone_reaches_the_view(spark: SparkSession, shop: Settings) -> None:

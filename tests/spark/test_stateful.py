@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.chance import seeded
-from tests.flows import Crash, Log, Owner
-from tests.spells import AFTER, GAP, Row, project, records
+from tests.flows import START, Crash, Log, Owner
+from tests.spells import AFTER, GAP, Row, project, record, records
+
+DAY = timedelta(days=1)
 
 
 def stored(owner: Owner, name: str) -> list[Row]:
@@ -114,6 +116,24 @@ def test_rows_are_what_their_events_make_together(
     assert sheets["gold.spells"].late == missed
     if policy == "side_output":
         assert owner.flow.sides["gold.spells"]["late"].rows() == missed > 0
+
+
+def test_an_input_without_rows_holds_no_row_back_and_closes_none(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows are there at once; they are complete when the quiet input has come past them too."""
+    used = ("silver.notes", "silver.replies", "gold.answered")
+    owner, log = Owner(spark, project(tmp_path, "correct"), "tiny", only=used), Log()
+    notes = [record("notes", number, 1, START - ago) for number, ago in ((1, 2 * DAY), (2, 0 * DAY))]
+    complete = []
+
+    for sent in (notes, [record("replies", 3, 1, START - 3 * DAY)], [record("replies", 4, 1, START - DAY)]):
+        log.send(sent)
+        owner.take(log.batch())
+        complete.append({row["note_id"]: row["complete"] for row in have(owner, "gold.answered")})
+
+    nothing_came, old_rows, past_the_first = complete
+    assert nothing_came == old_rows == {"n1": False, "n2": False}
+    assert past_the_first == {"n1": True, "n2": False}
+    assert owner.verdicts() == {"ok"}
 
 
 def test_a_table_that_is_new_over_old_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -115,3 +115,23 @@ def test_progress_is_told_as_rows_that_were_tried(postgres: ScratchPostgres, tmp
         assert store.command(command.id).result == {
             "moved": 3, "taken": 3, "superseded": 0, "duplicate": 0, "not_mine": 0, "still_refused": 0,
         }  # fmt: skip
+
+
+def test_order_that_fails_tells_one_line_and_logs_the_others(
+    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors of Spark carry a trace of the JVM, and every listing of orders would show it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "the disk is full\n\tat java.io.File.write(File.java:1)\n\tat java.io.File.write(File.java:2)"
+        )
+
+    with refusing(postgres, tmp_path) as (owner, store):
+        monkeypatch.setattr(owner.flow, "replay_refused", fail)
+        command = sent(store, owner)
+        Orders(store, owner.flow).begin(command)
+
+        found = store.command(command.id)
+        assert (found.state, found.error) == ("failed", "RuntimeError: the disk is full")
+        assert "File.java:2" in caplog.text

@@ -10,8 +10,8 @@ import pytest
 
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.nearby import Nearby, TooMuchError
+from deltaworks.engine.lake import OwnedTable, TooMuchError
+from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.stretches import Parts, Stretches
 from deltaworks.engine.touched import by_gap, by_reach
 from tests.chance import seeded

@@ -10,6 +10,7 @@ from deltaworks.analyst import connect
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.through import Lineage
 from deltaworks.errors import LakeError, NotArrivedError
 from deltaworks.settings import ROOT, Settings
@@ -118,6 +119,22 @@ def test_log_that_is_cleaned_up_is_answered_from_its_copy(web: ArrowOwner) -> No
 
     assert before["1"] == 1
     assert through(web, GOLD) == before
+
+
+def test_table_that_changed_its_app_has_its_entries_in_two_books(tmp_path: Path) -> None:
+    """Each owner copies what the log tells while it owns the table."""
+    name, committer = "silver.things", Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    for app, seqs in (("first", (1, 2)), ("second", (3, 4))):
+        for seq in seqs:
+            write(tmp_path, name, Position(), ingest_seq=seq)
+        path, entry = tmp_path / "silver/things", Entry(kind="create", app=app, epoch=1)
+        table = OwnedTable(name=name, path=path, schema=pa.schema([("n", pa.int64())]), entry=entry)
+        RecordBook(app=app, epoch=1, lake=tmp_path).record([table], committer)
+        table.checkpoint()
+        for version in range(table.version):
+            (path / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
+
+    assert [entry.ingest_seq for entry in Lineage(tmp_path).entries(name)] == [4, 3, 2, 1, 0]
 
 
 def test_beyond_log_and_copy_it_says_so(web: ArrowOwner) -> None:

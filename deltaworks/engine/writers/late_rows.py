@@ -170,26 +170,33 @@ class LateRows:
         rows = spark.read.format("delta").load(str(self.side.path))
         return rows.where(F.col("_claimed") <= max(self.uses, self.using)).select(*names)
 
-    def claim(self, committer: Committer, *, command: int, only: set[str] | None = None) -> pa.Table:
+    def claim(self, committer: Committer, *, command: int, bytes_max: int, only: set[str] | None = None) -> pa.Table:
         """Claim the next rows for the next use and return them; none are left when it is empty.
 
-        `only`: none but those with these coordinates.
+        They take about `bytes_max` bytes of memory at most, or are one row. `only`: none but those with these
+        coordinates.
         """
         found = self.open()
         if only is not None:
             found = found.filter(pc.is_in(found["_source"], pa.array(sorted(only), pa.string())))
         self.using = self.uses + 1
-        chosen = found["_source"].slice(0, ROWS_PER_USE)
-        if not len(chosen):
+        if not found.num_rows:
             return self.side.schema.empty_table()
+        chosen = self._within(found["_source"].slice(0, ROWS_PER_USE), bytes_max)
         mine = pa.table({"_source": chosen, "_claimed": pa.array([self.using] * len(chosen), pa.int64())})
-        stray = found.slice(ROWS_PER_USE)
+        stray = found.slice(len(chosen))
         stray = stray.filter(pc.fill_null(pc.equal(stray["_claimed"], self.using), False))  # of an owner that died
         stray = stray.set_column(1, "_claimed", pa.nulls(stray.num_rows, pa.int64()))
         how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set=_CLAIMED),))
         entry = self.side.entry.follow("claim", command=command)
         committer.commit(self.side, pa.concat_tables([mine, stray]), entry, how=how)
         return self.side.read(where=ds.field("_claimed") == self.using)
+
+    def _within(self, places: pa.ChunkedArray, bytes_max: int) -> pa.ChunkedArray:
+        """The first of these coordinates, in their order, whose rows are within the bound; one at least."""
+        sized = self.side.memory_per_row(["_source"], where=ds.field("_source").isin(places.combine_chunks()))
+        sizes = pc.cumulative_sum(sized.sort_by("_source")["bytes"])
+        return places.slice(0, max(1, pc.sum(pc.less_equal(sizes, bytes_max)).as_py()))
 
 
 def late_rows_used(lake: Path, table: str, *, uses: int) -> set[str]:

@@ -51,16 +51,21 @@ class Quarantine:
         """Own the table beside."""
         self.table = table
 
-    def pieces(self, *, cause: str | None) -> list[tuple[int, int, int]]:
-        """Cut the undecided rows by the ingest batches that brought them: (after, upto, rows), oldest first."""
-        counted = self._open(["_seq"], cause=cause).group_by("_seq").aggregate([([], "count_all")]).sort_by("_seq")
+    def pieces(self, *, cause: str | None, bytes_max: int) -> list[tuple[int, int, int]]:
+        """Cut the undecided rows by the ingest batches that brought them: (after, upto, rows), oldest first.
+
+        Each takes about `bytes_max` bytes of memory at most, or is of one ingest batch.
+        """
+        rows = _undecided(self.table.memory_per_row(["_seq", "_claimed"], where=_of(cause)))
+        counted = rows.group_by("_seq").aggregate([([], "count_all"), ("bytes", "sum")]).sort_by("_seq")
         found = []
-        after = upto = held = 0
-        for seq, count in zip(counted["_seq"].to_pylist(), counted["count_all"].to_pylist(), strict=True):
-            if held and held + count > ROWS_PER_BATCH:
+        after = upto = held = size = 0
+        for batch in counted.to_pylist():
+            count, more = batch["count_all"], batch["bytes_sum"]
+            if held and (held + count > ROWS_PER_BATCH or size + more > bytes_max):
                 found.append((after, upto, held))
-                after, held = upto, 0
-            upto, held = seq, held + count
+                after, held, size = upto, 0, 0
+            upto, held, size = batch["_seq"], held + count, size + more
         return [*found, (after, upto, held)] if held else found
 
     def causes(self) -> dict[str, int]:
@@ -125,11 +130,18 @@ class Quarantine:
         self, names: list[str], *, cause: str | None, after: int | None = None, upto: int | None = None
     ) -> pa.Table:
         """Columns of undecided rows, of this cause and of the ingest batches in (after, upto], where given."""
-        where = ds.field("state") == "open"
-        if cause is not None:
-            where &= ds.field("reason") == cause
+        where = _of(cause)
         if after is not None and upto is not None:
             where &= (ds.field("_seq") > after) & (ds.field("_seq") <= upto)
-        # not as a condition: it would leave out the files that were written before there was such a column
-        rows = self.table.read([*names, "_claimed"], where=where)
-        return rows.filter(pc.is_null(rows["_claimed"])).select(names)
+        return _undecided(self.table.read([*names, "_claimed"], where=where)).select(names)
+
+
+def _of(cause: str | None) -> ds.Expression:
+    """Rows that may be undecided, of this cause or of any."""
+    is_open = ds.field("state") == "open"
+    return is_open if cause is None else is_open & (ds.field("reason") == cause)
+
+
+def _undecided(rows: pa.Table) -> pa.Table:
+    # not as a condition of the read: it would leave out the files that were written before there was such a column
+    return rows.filter(pc.is_null(rows["_claimed"]))

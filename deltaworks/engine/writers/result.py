@@ -1,12 +1,14 @@
 """What a transform gave, small or large, held against what the table declares before it is committed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
@@ -29,10 +31,12 @@ def result_of(declared: Declared, computed: DataFrame, *, arrow_bytes_max: int) 
     """Compute a transform's result once, for the time of the commit; with `arrow_bytes_max` 0 it stays with Spark.
 
     Raises LakeError where it has null that the table declares impossible, or a key more than once: `null=False` and
-    keys are the engine's promise, Delta itself would take both.
+    keys are the engine's promise, Delta itself would take both. So where a text is none: a cast of bytes lets any pass,
+    both ways to commit would write them, and every later merge of delta-rs would fail.
     """
     small = collected(computed) if arrow_bytes_max else None
     if small is not None:
+        _refuse_no_text(declared, {name: _no_text(small[name]) for name in small.column_names})
         _refuse_nulls(declared, {name: small[name].null_count for name in small.column_names})
         keys = list(declared.keys)
         _refuse_copies(declared, small.num_rows - small.group_by(keys).aggregate([]).num_rows)
@@ -43,8 +47,14 @@ def result_of(declared: Declared, computed: DataFrame, *, arrow_bytes_max: int) 
         event_time = declared.table.event_time
         spans = [F.min(event_time), F.max(event_time)] if event_time in computed.columns else [F.lit(None)] * 2
         nulls = [F.count(F.when(F.col(name).isNull(), 1)).alias(name) for name in computed.columns]
-        (seen,) = large.agg(F.count("*"), *spans, *nulls).collect()
-        _refuse_nulls(declared, dict(zip(computed.columns, seen[3:], strict=True)))
+        texts = [field.name for field in computed.schema.fields if isinstance(field.dataType, StringType)]
+        # a tenth of looking through and committing a million rows that are nearly all text
+        no_texts = [F.count(F.when(~F.is_valid_utf8(name), 1)).alias(f"{name}?") for name in texts]
+        (seen,) = large.agg(F.count("*"), *spans, *nulls, *no_texts).collect()
+        counts = iter(seen[3:])
+        found = dict(zip(computed.columns, counts, strict=False))
+        _refuse_no_text(declared, dict(zip(texts, counts, strict=True)))
+        _refuse_nulls(declared, found)
         _refuse_copies(declared, seen[0] - large.select(*declared.keys).distinct().count())
         yield Result(large, (seen[1], seen[2]))
     finally:
@@ -64,6 +74,21 @@ def _refuse_nulls(declared: Declared, nulls: dict[str, int]) -> None:
                 f"the transform gave null in {nulls[column.name]} row(s), declared null=False",
                 "Mend the transform, or declare the column nullable",
             )
+
+
+def _no_text(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _refuse_no_text(declared: Declared, found: Mapping[str, int]) -> None:
+    """Columns have no parts: a check of whole ones leaves no text out."""
+    for name in (name for name, bad in found.items() if bad):
+        finding = "the transform gave bytes that are no text (UTF-8)"
+        raise LakeError(f"{declared.name}.{name}", finding, "Mend the transform: try_validate_utf8 makes them null")
 
 
 def _refuse_copies(declared: Declared, copies: int) -> None:

@@ -23,8 +23,8 @@ from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import OwnedTable, read_commit
-from deltaworks.engine.nearby import Nearby, TooMuchError
+from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
+from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.stretches import Stretches, micros, times
 from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
 from deltaworks.engine.transforms import by_short_name, load_transform

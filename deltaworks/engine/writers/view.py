@@ -1,5 +1,6 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
 from deltaworks.engine.writers.replacing import replace_keys
@@ -85,7 +86,9 @@ class ViewWriter:
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
-        return rows.select(schema.names).cast(schema)
+        keys = rows.select(schema.names).cast(schema)
+        keys.validate(full=True)  # raises ArrowInvalid for texts that are none
+        return keys
 
     def _replace(self, spark: SparkSession, committer: Committer, touched: Touched, counts: Counts) -> None:
         inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
@@ -109,25 +112,32 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
     except (FileNotFoundError, LakeError):
         return None
     if size > bytes_max // PACKED:
-        return (
-            spark.read.format("delta")
-            .option("readChangeFeed", "true")
-            .option("startingVersion", after + 1)
-            .option("endingVersion", table.version)
-            .load(str(table.path))
-            .select(*names)
-        )
+        return _changes_by_spark(spark, table, after, names)
     try:
         feed = pa.table(table.delta.load_cdf(starting_version=after + 1, ending_version=table.version))
     except DeltaError:  # its files or log entries are gone: the view is recomputed whole
         return None
+    if feed.nbytes > bytes_max:
+        return _changes_by_spark(spark, table, after, names)
     schema = pa.schema([table.schema.field(name) for name in names])
     return pa.table(feed.select(names).cast(schema))
+
+
+def _changes_by_spark(spark: SparkSession, table: OwnedTable, after: int, names: list[str]) -> DataFrame:
+    return (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", after + 1)
+        .option("endingVersion", table.version)
+        .load(str(table.path))
+        .select(*names)
+    )
 
 
 def _present(spark: SparkSession, table: OwnedTable, bytes_max: int) -> DataFrame:
     """The input as of the version that this batch reads, without the engine's columns."""
     names = [name for name in table.schema.names if not name.startswith("_")]
     if table.bytes() <= bytes_max // PACKED:
-        return spark.createDataFrame(table.read(names))
+        with suppress(TooMuchError):
+            return spark.createDataFrame(table.read(names, bytes_max=bytes_max))
     return spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path)).select(*names)
