@@ -12,7 +12,8 @@ from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.detached import Clock
 from deltaworks.engine.flow import Flow, Steps
-from deltaworks.engine.publish import STAGED, publish
+from deltaworks.engine.publish import publish
+from deltaworks.engine.trimming import STAGED
 from deltaworks.errors import (
     CommandError,
     CommitLostError,

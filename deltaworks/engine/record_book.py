@@ -15,6 +15,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from deltaworks.engine.copies import LAYER
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log
@@ -22,7 +23,6 @@ from deltaworks.engine.log import Logged, first_version, read_log
 if TYPE_CHECKING:  # it brings Spark, and readers of the lake need this module without
     from deltaworks.engine.commit import Committer
 
-LAYER = "ops"
 SCHEMA = pa.schema(
     [
         ("table_name", pa.string()),
@@ -79,6 +79,10 @@ class RecordBook:
             if self.table.version % COMPACT_EACH == 0:
                 self._compact(committer)
         return len(rows) >= COMMITS_MAX
+
+    def copied_upto(self, table: OwnedTable) -> int:
+        """The version up to which a table's commits are copied; -1 if none is."""
+        return self.table.entry.position.versions.get(_key(table), -1)
 
     def rebuild(self, tables: Iterable[OwnedTable], committer: "Committer") -> int:
         """Write the table anew from the logs, in one commit; what the logs no longer tell stays. Returns its rows."""

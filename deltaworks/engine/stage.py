@@ -42,6 +42,8 @@ class Stage:
 
     def follow(self, version: int, *, files: Iterable[str] = ()) -> None:
         """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
+        if self._followed is not None and self._followed < version and not self._log_has(self._followed + 1):
+            self.renew()  # the log was shortened since Spark was last here
         log = self.path / _LOG
         log.mkdir(parents=True, exist_ok=True)
         for name in self._unseen(version):
@@ -72,6 +74,9 @@ class Stage:
             raise TakenError from None
         self._followed = version
         return True
+
+    def _log_has(self, version: int) -> bool:
+        return (self._table / _LOG / _log_file(version)).exists()
 
     def _must_be_there(self) -> None:
         """Nothing committed, and a stage that a newer owner has cleared away, look alike. Raises FileNotFoundError."""
