@@ -35,8 +35,11 @@ def newest_copied(table: Path, which: ds.Expression) -> Entry | None:
 
 def _copies(table: Path) -> tuple[ds.Dataset, ds.Expression] | None:
     """The app's copies, and which of them are about this table; a table has one app."""
+    folders = sorted((table.parent.parent / LAYER).glob("ledger_*"))
+    if not folders:
+        return None
     name, made = f"{table.parent.name}.{table.name}", str(deltalake.DeltaTable(str(table)).metadata().id)
-    for folder in sorted((table.parent.parent / LAYER).glob("ledger_*")):
+    for folder in folders:
         newest = newest_version(folder)
         last = None if newest is None else read_log(folder, newest)
         if last is not None and last.entry is not None and f"{name}@{made}" in last.entry.position.versions:

@@ -24,7 +24,7 @@ from deltaworks.engine.partition import partition_of
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
-from deltaworks.engine.trimming import COMMITS_KEPT, STAGED, is_staged, trim
+from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
 from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
@@ -544,7 +544,16 @@ class Flow:
         """
         if is_staged(self.settings.data / STAGED):
             return 0
-        return sum(trim(table, needed=self._needed(table), kept=self.commits_kept) for table in self.tables())
+        gone = 0
+        for table in self.tables():
+            gone += trim(
+                table,
+                needed=self._needed(table),
+                kept=self.commits_kept,
+                files_max=FILES_AT_ONCE - gone,
+                guard=self.guard,
+            )
+        return gone
 
     def _needed(self, table: OwnedTable) -> Iterator[int]:
         """From which versions on a log is needed: what is not copied yet, and what tables above have not taken.

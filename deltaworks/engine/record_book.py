@@ -15,7 +15,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from deltaworks.engine.copies import LAYER
+from deltaworks.engine.copies import COMMITS_AT_ONCE, LAYER
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log
@@ -89,9 +89,8 @@ class RecordBook:
         committer.guard()
         known = [table for table in tables if table is not self.table]
         marks = {**self.table.entry.position.versions, **{_key(table): table.version for table in known}}
-        kept = [self._older_than_log(table) for table in known]
         others = ~ds.field("table_id").isin([_id(table) for table in known])
-        kept.append(self.table.read(where=others))
+        kept = [*(self._older_than_log(table) for table in known), self.table.read(where=others).to_batches()]
         total = Counter()
         reader = pa.RecordBatchReader.from_batches(SCHEMA, total.count(_all(kept, known)))
         entry = self.table.entry.follow("redo", position=Position(versions=marks))
@@ -119,9 +118,10 @@ class RecordBook:
             self.table.moved_to(self.table.delta.version(), entry, brought_rows=False)
             self.table.checkpoint()
 
-    def _older_than_log(self, table: OwnedTable) -> pa.Table:
-        first = first_version(table.path) or 0
-        return self.table.read(where=(ds.field("table_id") == _id(table)) & (ds.field("version") < first))
+    def _older_than_log(self, table: OwnedTable) -> Iterator[pa.RecordBatch]:
+        """What only the copies tell, a part at a time: it may be far more than the logs."""
+        mine, first = ds.field("table_id") == _id(table), first_version(table.path) or 0
+        return _parts(self.table.delta.to_pyarrow_dataset(), mine, first)
 
 
 class Counter:
@@ -138,9 +138,15 @@ class Counter:
             yield batch
 
 
-def _all(kept: Iterable[pa.Table], tables: Iterable[OwnedTable]) -> Iterator[pa.RecordBatch]:
-    for rows in kept:
-        yield from rows.to_batches()
+def _parts(data: ds.Dataset, which: ds.Expression, before: int) -> Iterator[pa.RecordBatch]:
+    for low in range(0, before, COMMITS_AT_ONCE):
+        among = (ds.field("version") >= low) & (ds.field("version") < min(low + COMMITS_AT_ONCE, before))
+        yield from data.to_table(columns=SCHEMA.names, filter=which & among).cast(SCHEMA).to_batches()
+
+
+def _all(kept: Iterable[Iterable[pa.RecordBatch]], tables: Iterable[OwnedTable]) -> Iterator[pa.RecordBatch]:
+    for batches in kept:
+        yield from batches
     for table in tables:
         commits = _beyond(table, {})
         while rows := list(islice(commits, COMMITS_MAX)):

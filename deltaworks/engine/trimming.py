@@ -7,12 +7,12 @@ What is cut away lies before a checkpoint, so the rest is a whole log; the entri
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import checkpoints, files_before
 from deltaworks.engine.points import reached
@@ -22,14 +22,14 @@ STAGED = "staged"
 COMMITS_KEPT = 5_000
 """So far back versions can be opened. A commit to a log of so many costs some three times one to an empty log."""
 FILES_AT_ONCE = 2_000
-"""So many are deleted in one turn: the app's lock is held meanwhile."""
+"""So many of all tables are deleted in one turn: the app's lock is held meanwhile."""
 STAGED_SECONDS = 12 * 3_600.0
 """While something younger is staged, no log is cut: it is read for as long as it is computed, and again when it is
 published. What is older was left by a command that was killed, or is refused when it is published."""
 
 
-def trim(table: OwnedTable, *, needed: Iterable[int], kept: int, files: int = FILES_AT_ONCE) -> int:
-    """Delete log files of commits before the last `kept` ones; how many went.
+def trim(table: OwnedTable, *, needed: Iterable[int], kept: int, files_max: int, guard: Guard) -> int:
+    """Delete log files of commits before the last `kept` ones, so many at most; how many went.
 
     `needed`: versions that somebody still has to find in the log, with all that follow.
     """
@@ -38,12 +38,13 @@ def trim(table: OwnedTable, *, needed: Iterable[int], kept: int, files: int = FI
         return 0
     whole = (version for version in reversed(checkpoints(table.path)) if version <= last)
     first = next((version for version in whole if _is_readable(table.path, version)), 0)
-    gone = 0
-    for file in islice(files_before(table.path, first), files):
+    files = files_before(table.path, first)[:files_max]
+    if files:
+        guard()  # who owns the table now may have put a reader back to where it needs more
+    for file in files:
         reached(table.name, "trim", "before-delete")
-        file.unlink()
-        gone += 1
-    return gone
+        file.unlink(missing_ok=True)
+    return len(files)
 
 
 def _is_readable(path: Path, version: int) -> bool:
@@ -59,7 +60,7 @@ def is_staged(staged: Path, *, seconds: float = STAGED_SECONDS) -> bool:
     """Whether in this folder tables are laid out that may be published yet."""
     for folder in staged.iterdir() if staged.is_dir() else ():
         for place in (folder, folder / "staged.json"):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 if time.time() - place.stat().st_mtime < seconds:
                     return True
     return False
