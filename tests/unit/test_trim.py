@@ -219,7 +219,7 @@ def offered(source: Input, after: int) -> int:
     found = versions(nobody, source, after=after, bytes_max=2**30)
     assert found is not None
     assert isinstance(found.rows, pa.Table)
-    return found.rows.num_rows
+    return int(found.rows.num_rows)
 
 
 def test_what_is_staged_is_waited_for_but_not_for_ever(long: tuple[ArrowOwner, Log]) -> None:
