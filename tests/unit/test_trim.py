@@ -426,3 +426,20 @@ def test_who_has_not_looked_for_long_finds_the_newest_version(long: tuple[ArrowO
     assert lineage.newest(VIEWS) == table(owner).version == newest_version(path, known)
     assert stage_.path != old
     assert deltalake.DeltaTable(str(stage_.path)).version() == table(owner).version
+
+
+def test_stage_begins_anew_before_its_own_log_is_long(
+    long: tuple[ArrowOwner, Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's commits are linked into it one by one, and nobody takes them out again."""
+    monkeypatch.setattr("deltaworks.engine.stage.COMMITS_MAX", 20)
+    own, paths = table(long[0]), []
+    stage_ = Stage(own.path)
+
+    for version in range(own.version + 1):
+        stage_.follow(version)
+        paths.append(stage_.path)
+
+    assert 2 <= len(set(paths)) <= own.version // 20 + 1
+    assert len(list((stage_.path / "_delta_log").glob("*.json"))) <= 2 * 20
+    assert deltalake.DeltaTable(str(stage_.path)).version() == own.version
