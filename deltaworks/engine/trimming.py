@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.log import checkpoints, files_before
+from deltaworks.engine.log import checkpoints, files_before, log_has
 from deltaworks.engine.points import reached
 
 STAGED = "staged"
@@ -23,6 +23,8 @@ COMMITS_KEPT = 5_000
 """So far back versions can be opened. A commit to a log of so many costs some three times one to an empty log."""
 FILES_AT_ONCE = 2_000
 """So many of all tables are deleted in one turn: the app's lock is held meanwhile."""
+_FEW = 10
+"""Less than this part of what is kept is not cut."""
 STAGED_SECONDS = 12 * 3_600.0
 """While something younger is staged, no log is cut: it is read for as long as it is computed, and again when it is
 published. What is older was left by a command that was killed, or is refused when it is published."""
@@ -34,7 +36,8 @@ def trim(table: OwnedTable, *, needed: Iterable[int], kept: int, files_max: int,
     `needed`: versions that somebody still has to find in the log, with all that follow.
     """
     last = min((table.version - kept, *needed))
-    if last <= 0:
+    # not for a few: to look through a long log takes longer than they cost
+    if last <= 0 or not log_has(table.path, max(last - kept // _FEW, 0)):
         return 0
     whole = (version for version in reversed(checkpoints(table.path)) if version <= last)
     first = next((version for version in whole if _is_readable(table.path, version)), 0)
