@@ -231,7 +231,7 @@ def _publish(
 @contextmanager
 def _staging(now: Settings) -> Iterator[_Staging]:
     """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
-    from deltaworks.engine.publish import STAGED
+    from deltaworks.engine.trimming import STAGED
 
     staging = _Staging(now.data / STAGED / uuid.uuid4().hex)
     staging.folder.mkdir(parents=True)

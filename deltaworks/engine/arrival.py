@@ -11,6 +11,7 @@ from pathlib import Path
 import deltalake
 import pyarrow.dataset as ds
 
+from deltaworks.engine.log import first_version
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.errors import LakeError, NotArrivedError
 
@@ -83,7 +84,8 @@ def _on_its_way(lineage: Lineage, table: str) -> str | None:
     for name in dict.fromkeys(lineage.below(table)):
         entry = lineage.entry(name, lineage.newest(name))
         for source, taken in entry.position.versions.items() if entry is not None else ():
-            for version in range(lineage.newest(source), lineage.as_good_as(source, taken), -1):
+            oldest = first_version(lineage.path(source)) or 0  # who has taken less takes all that is there
+            for version in range(lineage.newest(source), max(lineage.as_good_as(source, taken), oldest - 1), -1):
                 commit = lineage.entry(source, version)
                 if commit is not None and commit.kind == "replay":
                     return f"{name} has not taken what {source} took out of quarantine"

@@ -14,7 +14,8 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.detached import Clock, first_line
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.publish import STAGED, publish
+from deltaworks.engine.publish import publish
+from deltaworks.engine.trimming import STAGED
 from deltaworks.errors import (
     CommandError,
     CommitLostError,

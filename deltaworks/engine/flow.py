@@ -24,6 +24,7 @@ from deltaworks.engine.partition import partition_of
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
+from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
 from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
@@ -50,6 +51,8 @@ _SYSTEM: dict[type[KeptAs], pa.Schema] = {
 }
 """Columns of the engine that stand beside the declared ones, by how a table is kept."""
 RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
+USES_LOOKED_FOR = 5_000
+"""So many commits ago a command may have used late rows, and died, for its result to tell of them."""
 ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
 
@@ -94,6 +97,7 @@ class Flow:
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
         self.detached = Detachments(clock=clock)
+        self.commits_kept = COMMITS_KEPT
         self.pulse = Pulse()
         self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
@@ -354,11 +358,11 @@ class Flow:
         found = Counts()
         if first is None:
             return found
-        for commit in self.inputs[name].table.commits_backwards():
-            if commit.entry is None or commit.entry.ingest_seq < first:
+        for entry in self.inputs[name].table.entries_backwards():
+            if entry.ingest_seq < first:
                 break
-            if commit.entry.kind == "replay" and commit.entry.command == command:
-                found += commit.entry.counts
+            if entry.kind == "replay" and entry.command == command:
+                found += entry.counts
         return found
 
     def apply_late(self, name: str, *, command: int, spark: SparkSession | None, only: set[str] | None = None) -> Steps:
@@ -399,13 +403,14 @@ class Flow:
     def _used(self, name: str, command: int) -> int:
         """How many late rows this command has used so far, by the table's entries."""
         used, first = 0, 0
-        for commit in self.inputs[name].table.commits_backwards():
-            if commit.entry is None or commit.entry.position.applied is None:
+        for number, entry in enumerate(self.inputs[name].table.entries_backwards()):
+            if entry.position.applied is None:
                 break
-            use, _ = commit.entry.position.applied
-            if commit.entry.kind == "late" and commit.entry.command == command:
-                used, first = used + commit.entry.counts.taken, use
-            elif use < first - 1:  # between two uses of one command others take their turns
+            use, _ = entry.position.applied
+            if entry.kind == "late" and entry.command == command:
+                used, first = used + entry.counts.taken, use
+            # between two uses of one command others take their turns
+            elif use < first - 1 or (not first and number > USES_LOOKED_FOR):
                 break
         return used
 
@@ -530,8 +535,39 @@ class Flow:
         if not after_seconds or now - self._recorded_at >= RECORD_SECONDS:
             more = self.book.record(self.tables(), committer)
             self._recorded_at = -RECORD_SECONDS if more else now
+            self.trim()
         for table in self.tables():
             table.tend()
+
+    def trim(self) -> int:
+        """Shorten the tables' logs to about their last commits, as far as nobody needs older ones; how many files went.
+
+        While something is staged, nothing is cut: what it needs is known when it is published.
+        """
+        if is_staged(self.settings.data / STAGED):
+            return 0
+        gone = 0
+        for table in self.tables():
+            gone += trim(
+                table,
+                needed=self._needed(table),
+                kept=self.commits_kept,
+                files_max=FILES_AT_ONCE - gone,
+                guard=self.guard,
+            )
+        return gone
+
+    def _needed(self, table: OwnedTable) -> Iterator[int]:
+        """From which versions on a log is needed: what is not copied yet, and what tables above have not taken.
+
+        Those that have taken nothing take what there is.
+        """
+        if table is not self.book.table:
+            yield self.book.copied_upto(table) + 1
+        for writer in self.writers:  # by its commits: of what is only remembered it knows nothing after a death
+            taken = writer.table.entry.position.versions.get(table.name, 0)
+            if table.name in writer.declared.inputs and taken:
+                yield taken + 1
 
     def rebuild_book(self) -> int:
         """Write the copy of the entries anew from the commits; returns how many there are."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from deltaworks.engine.copies import copied
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.partition import Partition
 from deltaworks.engine.points import reached
@@ -175,10 +176,22 @@ class OwnedTable:
 
     def commits_backwards(self) -> Iterator[Commit]:
         """The commits still in the log, newest first, from the version that this handle knows."""
-        version = self.version if hasattr(self, "version") else self.delta.version()
-        while (self.path / "_delta_log" / f"{version:020d}.json").exists():
-            yield read_commit(self.path, version)
-            version -= 1
+        return logged_backwards(self.path, self.version if hasattr(self, "version") else self.delta.version())
+
+    def entries_backwards(self) -> Iterator[Entry]:
+        """The entries of all commits, newest first: those in the log, then the copies of older ones."""
+        first = self.version + 1
+        for commit in self.commits_backwards():
+            first = commit.version
+            if commit.entry is not None:
+                yield commit.entry
+        for copy in copied(self.path, before=first):
+            first = copy.version
+            if copy.entry is not None:
+                yield copy.entry
+        if first:
+            log.warning("%s: what version %d did, and those before, is neither in its log nor in ops.ledger",
+                        self.name, first - 1)  # fmt: skip
 
     def moved_to(self, version: int, entry: Entry, *, brought_rows: bool) -> None:
         """Follow a commit of our own."""
@@ -286,6 +299,16 @@ class OwnedTable:
         return sum(Path(path).stat().st_size for path in self.rows_added(after, upto))
 
 
+def logged_backwards(path: Path, version: int) -> Iterator[Commit]:
+    """The commits of a table up to this version, newest first, as far back as its log goes."""
+    try:
+        while version >= 0:
+            yield read_commit(path, version)
+            version -= 1
+    except LakeError:  # its owner may be shortening it
+        return
+
+
 def _read(dataset: ds.Dataset, bytes_max: int | None, **which: Any) -> pa.Table:
     if bytes_max is None:
         return dataset.to_table(**which)
@@ -338,7 +361,8 @@ def read_commit(path: Path, version: int) -> Commit:
     try:
         actions = [json.loads(line) for line in file.read_text().splitlines() if line]
     except FileNotFoundError:
-        raise LakeError(f"{path.parent.name}.{path.name}", f"log of version {version} is gone", "Rebuild") from None
+        finding = f"its log begins after version {version}"
+        raise LakeError(f"{path.parent.name}.{path.name}", finding, "Rebuild the tables that need it") from None
     info: Mapping[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
     added = tuple(unquote(a["add"]["path"]) for a in actions if "add" in a)
     return Commit(version, Entry.from_json(info.get("userMetadata")), str(info.get("operation", "unknown")), added)

@@ -14,7 +14,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
-from deltaworks.engine.log import Logged, read_log
+from deltaworks.engine.log import Logged
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Append, History, Raw
 
@@ -108,11 +108,8 @@ class Ledger:
         return all(sheet.verdict == "ok" for sheet in self.sheets())
 
     def commits(self, name: str) -> Iterator[Logged]:
-        """A table's commits, newest first, as far back as its log goes."""
-        version = self._standing[name].version if name in self._standing else -1
-        while (logged := read_log(self._path(name), version)) is not None:
-            yield logged
-            version -= 1
+        """A table's commits, newest first, those too that only `ops.ledger` still tells."""
+        return Lineage(self.lake).commits(name) if name in self._standing else iter(())
 
     def behind(self, name: str) -> list[Behind]:
         """The numbers of a table and the commands that list what is behind them; none of a table beside a table."""

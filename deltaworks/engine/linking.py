@@ -2,9 +2,14 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+import deltalake
+
 from deltaworks.engine.checker.picture import Held
+from deltaworks.engine.entry import Entry
+from deltaworks.engine.log import files_before
 from deltaworks.errors import LakeError
 
 
@@ -19,12 +24,26 @@ def link_file(file: Path, to: Path) -> None:
         shutil.copy2(file, to)
 
 
+def lay_empty(held: Held, lake: Path) -> None:
+    """A table as it was before it took its first row, in another lake."""
+    now = held.delta
+    entry = Entry(kind="create", app=held.entry.app, epoch=held.entry.epoch)
+    to = lake / held.path.parent.name / held.path.name
+    to.mkdir(parents=True)
+    deltalake.DeltaTable.create(
+        str(to),
+        schema=now.schema(),
+        partition_by=now.metadata().partition_columns,
+        commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
+    )
+
+
 def link_table(held: Held, lake: Path) -> None:
     """A table at its version in another lake: its log is copied. Raises LakeError where files are gone."""
     to = lake / held.path.parent.name / held.path.name
     (to / "_delta_log").mkdir(parents=True)
-    for file in (held.path / "_delta_log").iterdir():
-        if file.name[:20].isdigit() and int(file.name[:20]) <= held.version and file.is_file():
+    with suppress(FileNotFoundError):  # its owner shortens it from the other end
+        for file in reversed(files_before(held.path, held.version + 1)):
             shutil.copy2(file, to / "_delta_log" / file.name)
     try:
         for name in held.files():

@@ -5,7 +5,7 @@ Local disk is assumed: log files are read by path.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ class Logged:
 def read_log(folder: Path, version: int) -> Logged | None:
     """Read one version; None if its log file is not there (not yet, or cleaned up)."""
     try:
-        lines = (folder / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+        lines = _log_file(folder, version).read_text().splitlines()
     except FileNotFoundError:
         return None
     actions = [json.loads(line) for line in lines if line]
@@ -69,17 +69,55 @@ def newest_version(folder: Path, known: int = -1) -> int | None:
     """The newest version, cheaply if one not far below it is known; None if there is no table."""
     if known < 0:
         return max(_versions(folder), default=None)
-    while (folder / "_delta_log" / f"{known + 1:020d}.json").exists():
-        known += 1
-    return known
+    at = known
+    while log_has(folder, at + 1):
+        at += 1
+    # what was known may have been cleaned up since, with what followed it
+    return at if at > known or log_has(folder, at) else newest_version(folder)
+
+
+def log_has(folder: Path, version: int) -> bool:
+    """Whether the log tells this version."""
+    return _log_file(folder, version).exists()
+
+
+def whole_from(folder: Path) -> int:
+    """The oldest version from which on each can be opened, and is told by the log.
+
+    Clean-up deletes the oldest files first: what it left below a checkpoint when it was killed tells of itself only.
+    """
+    versions = set(_versions(folder))
+    first = max(versions, default=0)
+    while first - 1 in versions:
+        first -= 1
+    return 0 if first == 0 else min((one for one in checkpoints(folder) if one >= first), default=first)
+
+
+def checkpoints(folder: Path) -> list[int]:
+    """Versions whose whole state lies beside the log, oldest first."""
+    return sorted({version for version, name in _files(folder) if ".checkpoint." in name and name.endswith(".parquet")})
+
+
+def files_before(folder: Path, version: int) -> list[Path]:
+    """The log's files of the versions before this one, oldest first."""
+    return sorted(folder / "_delta_log" / name for number, name in _files(folder) if number < version)
 
 
 def _versions(folder: Path) -> list[int]:
+    return [version for version, name in _files(folder) if name.endswith(".json") and ".checkpoint." not in name]
+
+
+def _files(folder: Path) -> Iterator[tuple[int, str]]:
+    """Version and name of each file that is about one."""
     try:
         with os.scandir(folder / "_delta_log") as files:
-            return [int(file.name[:20]) for file in files if file.name.endswith(".json") and file.name[:20].isdigit()]
+            yield from ((int(file.name[:20]), file.name) for file in files if file.name[:20].isdigit())
     except FileNotFoundError:
-        return []
+        return
+
+
+def _log_file(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020d}.json"
 
 
 def _metric(metrics: Mapping[str, Any], names: tuple[str, ...]) -> int:

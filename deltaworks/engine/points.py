@@ -1,7 +1,7 @@
 """Crash points: the steps of a micro-batch have names, and a process can be told to die at one of them.
 
 A point is `<table>.<act>.<step>`, such as `silver.orders.batch.after-commit`: the act is the kind of the ledger entry
-that is being committed (`entry.Kind`), a log checkpoint or the settling of a position; the
+that is being committed (`entry.Kind`), a log checkpoint, the trimming of a log or the settling of a position; the
 step is where in it the process stands. Two points lie next to each other where nothing on disk changes between them.
 
 Nothing happens at a point unless somebody listens: a test, or the setting `fail_at`.
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-Step = Literal["before-commit", "before-empty-commit", "after-commit", "before-write", "after-write"]
+Step = Literal["before-commit", "before-empty-commit", "after-commit", "before-write", "after-write", "before-delete"]
 """Before the commit and behind it, before the handle knows of it; `empty` is the entry of a batch that changed nothing,
-which Spark or a merge did not commit; `write` is a log checkpoint's."""
+which Spark or a merge did not commit; `write` is a log checkpoint's, `delete` a log file's."""
 Listener = Callable[[str], None]
 _listeners: list[Listener] = []
 

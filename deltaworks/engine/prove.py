@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import deltalake
 import duckdb
+import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
@@ -97,8 +98,10 @@ def prove(
         raise LakeError(table, "is what came, computed from nothing", 'Its offsets are in "deltaworks ledger"')
     lineage = Lineage(lake)
     cut = even_cut(lineage, catalog, table)
+    # opened before the work, for which the log may not wait
+    streamed = deltalake.DeltaTable(str(lineage.path(table)), version=cut.version).to_pyarrow_dataset()
     _recompute(cut, catalog, lake, spark, anew)
-    with _Compared(catalog, lake, anew.lake, cut) as compared:
+    with _Compared(catalog, streamed, anew.lake, cut) as compared:
         missing, more, other = compared.differing()
         return Proof(
             table=table,
@@ -191,10 +194,9 @@ def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:
 class _Compared:
     """The streamed table and the recomputed one beside each other."""
 
-    def __init__(self, catalog: Catalog, lake: Path, anew: Path, cut: Cut) -> None:
+    def __init__(self, catalog: Catalog, streamed: ds.Dataset, anew: Path, cut: Cut) -> None:
         self.catalog, self.declared, self.anew = catalog, catalog[cut.table], anew
         path = cut.table.replace(".", "/", 1)
-        streamed = deltalake.DeltaTable(str(lake / path), version=cut.version).to_pyarrow_dataset()
         self.recomputed = deltalake.DeltaTable(str(anew / path)).to_pyarrow_dataset()
         self.connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(anew.parent)})
         self.connection.execute("set disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")  # see the checker's

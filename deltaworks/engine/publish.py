@@ -9,12 +9,14 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
@@ -25,14 +27,13 @@ from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
+from deltaworks.engine.log import checkpoints
 from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
 
-STAGED = "staged"
-"""Folder beside the lake for tables that are not published yet."""
 UNDONE = frozenset({"publish", "late", "replay"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
@@ -130,12 +131,16 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
     if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
         return
     for name, version in staged.base.items():
-        for commit in flow.inputs[name].table.commits_backwards():
-            if commit.version <= version:
-                break
-            if commit.entry is not None and commit.entry.kind in UNDONE:
-                finding = f"command {commit.entry.command} has changed {name} {SINCE}"
+        table = flow.inputs[name].table
+        unknown = table.version - version
+        for entry in islice(table.entries_backwards(), max(unknown, 0)):
+            unknown -= 1
+            if entry.kind in UNDONE:
+                finding = f"command {entry.command} has changed {name} {SINCE}"
                 raise CommandError(f"command {command}", finding, _AGAIN)
+        if unknown > 0:
+            finding = f"nothing tells any more what was done to {name} {SINCE}"
+            raise CommandError(f"command {command}", finding, _AGAIN)
     for name in staged.tables:
         _refuse_what_is_gone(flow, name, staged, folder / "lake", command)
 
@@ -231,18 +236,31 @@ def _linked(made: Held, into: OwnedTable) -> Iterator[AddAction]:
 
 
 def _added(made: Held) -> Iterator[Mapping[str, Any]]:
-    """What the log says of the files that are there; raises LakeError if it begins later."""
+    """What the log says of the files that are there: its last checkpoint, and the commits since."""
     there = set(made.files())
-    for version in range(made.version, -1, -1):
-        file = made.path / "_delta_log" / f"{version:020d}.json"
-        for line in file.read_text().splitlines() if there and file.exists() else ():
-            add = json.loads(line).get("add")
-            if add is not None and unquote(add["path"]) in there:
-                there.remove(unquote(add["path"]))
-                yield add
+    whole = max((version for version in checkpoints(made.path) if version <= made.version), default=-1)
+    for add in chain(_added_since(made, whole), _added_upto(made, whole)):
+        if unquote(add["path"]) in there:
+            there.remove(unquote(add["path"]))
+            yield add
     if there:
-        finding = f"its log does not tell of {len(there)} of its files any more"
+        finding = f"its log does not tell of {len(there)} of its files"
         raise LakeError(made.name, finding, f'Run "deltaworks rebuild {made.name}" instead')
+
+
+def _added_since(made: Held, checkpoint: int) -> Iterator[Mapping[str, Any]]:
+    for version in range(made.version, checkpoint, -1):
+        for line in (made.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
+            add = json.loads(line).get("add")
+            if add is not None:
+                yield add
+
+
+def _added_upto(made: Held, checkpoint: int) -> Iterator[Mapping[str, Any]]:
+    for part in (made.path / "_delta_log").glob(f"{checkpoint:020d}.checkpoint*.parquet"):
+        for batch in pq.ParquetFile(part).iter_batches(columns=["add"]):
+            for add in batch.column("add").drop_null().to_pylist():
+                yield {**add, "partitionValues": dict(add["partitionValues"])}
 
 
 def _with_decisions(made: Held, own: OwnedTable) -> Held:

@@ -15,6 +15,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from deltaworks.engine.copies import COMMITS_AT_ONCE, LAYER
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log
@@ -22,7 +23,6 @@ from deltaworks.engine.log import Logged, first_version, read_log
 if TYPE_CHECKING:  # it brings Spark, and readers of the lake need this module without
     from deltaworks.engine.commit import Committer
 
-LAYER = "ops"
 SCHEMA = pa.schema(
     [
         ("table_name", pa.string()),
@@ -80,14 +80,17 @@ class RecordBook:
                 self._compact(committer)
         return len(rows) >= COMMITS_MAX
 
+    def copied_upto(self, table: OwnedTable) -> int:
+        """The version up to which a table's commits are copied; -1 if none is."""
+        return self.table.entry.position.versions.get(_key(table), -1)
+
     def rebuild(self, tables: Iterable[OwnedTable], committer: "Committer") -> int:
         """Write the table anew from the logs, in one commit; what the logs no longer tell stays. Returns its rows."""
         committer.guard()
         known = [table for table in tables if table is not self.table]
         marks = {**self.table.entry.position.versions, **{_key(table): table.version for table in known}}
-        kept = [self._older_than_log(table) for table in known]
         others = ~ds.field("table_id").isin([_id(table) for table in known])
-        kept.append(self.table.read(where=others))
+        kept = [*(self._older_than_log(table) for table in known), self.table.read(where=others).to_batches()]
         total = Counter()
         reader = pa.RecordBatchReader.from_batches(SCHEMA, total.count(_all(kept, known)))
         entry = self.table.entry.follow("redo", position=Position(versions=marks))
@@ -107,9 +110,10 @@ class RecordBook:
         if committer.rewrite(self.table, self.table.entry.follow("compact"), size_max=TARGET_BYTES):
             self.table.checkpoint()
 
-    def _older_than_log(self, table: OwnedTable) -> pa.Table:
-        first = first_version(table.path) or 0
-        return self.table.read(where=(ds.field("table_id") == _id(table)) & (ds.field("version") < first))
+    def _older_than_log(self, table: OwnedTable) -> Iterator[pa.RecordBatch]:
+        """What only the copies tell, a part at a time: it may be far more than the logs."""
+        mine, first = ds.field("table_id") == _id(table), first_version(table.path) or 0
+        return _parts(self.table.delta.to_pyarrow_dataset(), mine, first)
 
 
 class Counter:
@@ -126,9 +130,15 @@ class Counter:
             yield batch
 
 
-def _all(kept: Iterable[pa.Table], tables: Iterable[OwnedTable]) -> Iterator[pa.RecordBatch]:
-    for rows in kept:
-        yield from rows.to_batches()
+def _parts(data: ds.Dataset, which: ds.Expression, before: int) -> Iterator[pa.RecordBatch]:
+    for low in range(0, before, COMMITS_AT_ONCE):
+        among = (ds.field("version") >= low) & (ds.field("version") < min(low + COMMITS_AT_ONCE, before))
+        yield from data.to_table(columns=SCHEMA.names, filter=which & among).cast(SCHEMA).to_batches()
+
+
+def _all(kept: Iterable[Iterable[pa.RecordBatch]], tables: Iterable[OwnedTable]) -> Iterator[pa.RecordBatch]:
+    for batches in kept:
+        yield from batches
     for table in tables:
         commits = _beyond(table, {})
         while rows := list(islice(commits, COMMITS_MAX)):

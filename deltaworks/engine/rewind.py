@@ -17,8 +17,8 @@ from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
-from deltaworks.engine.linking import link_table
-from deltaworks.engine.log import read_log
+from deltaworks.engine.linking import lay_empty, link_table
+from deltaworks.engine.log import read_log, whole_from
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
 from deltaworks.errors import LakeError
@@ -49,7 +49,8 @@ class Past:
 def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Past, ...]:
     """Which version each table goes back to; raises LakeError if this one cannot.
 
-    A table above that never stood at just that version goes back to where it was empty, and is computed anew.
+    A table above that never stood at just that version, as far as its log tells, goes back to where it was empty, and
+    is computed anew.
     """
     if isinstance(catalog[table].table.kept_as, Raw):
         raise LakeError(table, "is what came, and stays", "Name a table above it")
@@ -58,6 +59,9 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     version = _version_at(lineage, table, to) if isinstance(to, datetime) else to
     if not 0 <= version <= newest:
         raise LakeError(table, f"has no version {version}", f"Its versions are 0 to {newest}")
+    if version < (first := whole_from(lineage.path(table))):
+        finding = f"cannot go back to version {version}: its log was shortened"
+        raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
     return tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
 
 
@@ -80,11 +84,9 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
     first = pc.min(rows["_seq"]).as_py()
     if first is None:
         raise LakeError(bronze[0], "has nothing since then", f'See "deltaworks ledger {bronze[0]}"')
-    for version in range(lineage.newest(table), -1, -1):
+    for version in range(lineage.newest(table), whole_from(lineage.path(table)) - 1, -1):
         entry = lineage.entry(table, version)
-        if entry is None:
-            break
-        if entry.position.batches.get(bronze[0], 0) < first:
+        if entry is not None and entry.position.batches.get(bronze[0], 0) < first:
             _refuse_before_publication(lineage, table, version)
             return version
     raise LakeError(table, "its log does not go back so far", _rebuild(table))
@@ -126,6 +128,10 @@ def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path)
     names = tuple(one.table for one in past)
     for one in past:
         _refuse_what_is_gone(one, catalog, lake, names)
+        path = lake / one.table.replace(".", "/", 1)
+        if not one.version and whole_from(path):  # nothing is beside a table that has taken nothing
+            lay_empty(Held(one.table, path), folder / "lake")
+            continue
         for held in laid_out(lake, one.table, one.version):
             link_table(held, folder / "lake")
     staged = Staged(tables=names, base={one.table: one.newest for one in past}, code={}, versions={})
@@ -142,10 +148,10 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     yield Held(table, path, version)
     for side in sorted(path.parent.glob(f"{path.name}__*")):
         name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
-        of_tables = "_version" in newest.schema.names
+        of_tables, first = "_version" in newest.schema.names, whole_from(side)
         for at in range(newest.version, -1, -1):
             found = read_log(side, at)
-            if found is None or found.entry is None:
+            if found is None or found.entry is None or at < first:
                 raise LakeError(name, f"its log has no version {at}", _rebuild(table))
             # by time alone is not enough: its owner may have died between the two
             if (
@@ -162,7 +168,8 @@ def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     for version in range(lineage.newest(table), -1, -1):
         logged = read_log(lineage.path(table), version)
         if logged is None:
-            raise LakeError(table, f"its log begins at version {version + 1}, after that time", _rebuild(table))
+            first = whole_from(lineage.path(table))
+            raise LakeError(table, f"its log begins at version {first}, after that time", _rebuild(table))
         if logged.at is not None and logged.at <= moment:
             return version
     raise LakeError(table, "was made after that time", "Name a later time")
@@ -178,7 +185,8 @@ def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> d
         if taken is not None and not any(taken.position.versions.get(one) for one in inputs):
             chosen[name] = last  # it has taken nothing of them yet, and takes what there is
             continue
-        entries = ((at, lineage.entry(name, at)) for at in range(last, 0, -1))
+        first = max(whole_from(lineage.path(name)), 1)
+        entries = ((at, lineage.entry(name, at)) for at in range(last, first - 1, -1))
         chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
     return chosen
 
@@ -206,15 +214,16 @@ def _past(lineage: Lineage, name: str, version: int) -> Past:
     newest = lineage.newest(name)
     then, now = (lineage.entry(name, at) for at in (version, newest))
     logged = read_log(lineage.path(name), version)
-    if then is None or now is None or logged is None:
+    if now is None or (version and (then is None or logged is None)):
         raise LakeError(name, f"its log has no version {version}", _rebuild(name))
+    at, read = None if logged is None else logged.at, 0 if then is None else then.totals.read
     undone = set[int]()
     for one in (name, f"{name}__quarantine"):
-        for entry in _since(lineage, one, logged.at):
+        for entry in _since(lineage, one, at):
             if entry.kind in _DECISIONS and entry.command:
                 undone.add(entry.command)
     return Past(
-        table=name, newest=newest, version=version, at=logged.at, again=now.totals.read - then.totals.read,
+        table=name, newest=newest, version=version, at=at, again=now.totals.read - read,
         undone=tuple(sorted(undone)),
     )  # fmt: skip
 
@@ -222,9 +231,8 @@ def _past(lineage: Lineage, name: str, version: int) -> Past:
 def _since(lineage: Lineage, name: str, moment: datetime | None) -> Iterator[Entry]:
     if not DeltaTable.is_deltatable(str(lineage.path(name))):
         return
-    for version in range(lineage.newest(name), -1, -1):
-        logged = read_log(lineage.path(name), version)
-        if logged is None or (moment is not None and logged.at is not None and logged.at <= moment):
+    for logged in lineage.commits(name):
+        if moment is not None and logged.at is not None and logged.at <= moment:
             return
         if logged.entry is not None:
             yield logged.entry

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there
+from deltaworks.engine.log import log_has
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
 from deltaworks.errors import LakeError
@@ -60,7 +61,7 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
     """What batch commits added to a table beyond version `after`; None when nothing can have come.
 
     Who has taken nothing yet gets all that is there, where what was added is not there any more.
-    Raises LakeError for a reader of rows that gave way to others since.
+    Raises LakeError for a reader of rows that gave way to others since, or whose place is not in the log any more.
     """
     table = source.table
     upto = table.data_version
@@ -75,6 +76,9 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)
+    if after and not log_has(table.path, after + 1):
+        finding = f"its log begins after version {after}, up to which it was taken"
+        raise LakeError(table.name, finding, "Rebuild the table that took it")
     size, end = 0, after
     while end < upto and (end == after or size + table.bytes_added(end, end + 1) <= bytes_max // PACKED):
         size += table.bytes_added(end, end + 1)

@@ -15,6 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 STAGES = "_spark"  # hidden from all readers of the table, and from a vacuum
+COMMITS_MAX = 10_000
+"""A stage that has seen more begins anew: its log is as slow as any, and nobody shortens it."""
 _LOG = "_delta_log"
 
 
@@ -33,6 +35,7 @@ class Stage:
     def _begin(self) -> None:
         self.path = self._table / STAGES / uuid.uuid4().hex
         self._followed: int | None = None
+        self._began = 0
         self._shown: set[str] = set()
 
     def renew(self) -> None:
@@ -42,11 +45,13 @@ class Stage:
 
     def follow(self, version: int, *, files: Iterable[str] = ()) -> None:
         """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
+        if self._followed is not None and self._is_outlived(version):
+            self.renew()
         log = self.path / _LOG
         log.mkdir(parents=True, exist_ok=True)
         for name in self._unseen(version):
             os.link(self._table / _LOG / name, log / name)
-        self._followed = version
+        self._began, self._followed = version if self._followed is None else self._began, version
         for name in files:
             if name not in self._shown:
                 self._show(name)
@@ -72,6 +77,12 @@ class Stage:
             raise TakenError from None
         self._followed = version
         return True
+
+    def _is_outlived(self, version: int) -> bool:
+        """Whether the table's log was shortened beyond what is here, or too much is here."""
+        assert self._followed is not None
+        gone = self._followed < version and not (self._table / _LOG / _log_file(self._followed + 1)).exists()
+        return gone or version - self._began > COMMITS_MAX
 
     def _must_be_there(self) -> None:
         """Nothing committed, and a stage that a newer owner has cleared away, look alike. Raises FileNotFoundError."""

@@ -11,12 +11,11 @@ from functools import reduce
 from pathlib import Path
 
 import deltalake
-import pyarrow as pa
 import pyarrow.dataset as ds
 
+from deltaworks.engine.copies import copied, newest_copied
 from deltaworks.engine.entry import Entry, Offsets
 from deltaworks.engine.log import Logged, first_version, newest_version, read_log
-from deltaworks.engine.record_book import LAYER
 from deltaworks.errors import LakeError
 
 _LOGGED_MAX = 10_000
@@ -75,23 +74,23 @@ class Lineage:
         if logged is not None:
             return logged.entry
         if (table, version) not in self._copies_read:
-            found = self._copied(table, ds.field("version") == version)
+            found = newest_copied(self.path(table), ds.field("version") == version)
             if found is None:  # it may be copied yet
                 return None
             self._copies_read[table, version] = found
         return self._copies_read[table, version]
 
     def entries(self, table: str) -> Iterator[Entry]:
-        """Every entry of a table that is known, newest first: those of its log, then the copies of older ones."""
+        """Every entry of a table that is known, newest first."""
+        yield from (logged.entry for logged in self.commits(table) if logged.entry is not None)
+
+    def commits(self, table: str) -> Iterator[Logged]:
+        """Every commit of a table that is known, newest first: those of its log, then the copies of older ones."""
         folder, version = self.path(table), self.newest(table)
         while (logged := read_log(folder, version)) is not None:
-            if logged.entry is not None:
-                yield logged.entry
+            yield logged
             version -= 1
-        for text in reversed(self._copies(table, ds.field("version") <= version)):
-            entry = Entry.from_json(text)
-            if entry is not None:
-                yield entry
+        yield from copied(folder, before=version + 1)
 
     def below(self, table: str) -> Iterator[str]:
         """The table and every table that it was made from, by the newest entries."""
@@ -140,7 +139,7 @@ class Lineage:
             if found.ingest_seq == seq:
                 return found
             low, high = (middle + 1, high) if found.ingest_seq < seq else (low, middle - 1)
-        return self._copied(bronze, ds.field("ingest_seq") == seq)
+        return newest_copied(self.path(bronze), ds.field("ingest_seq") == seq)
 
     def _from_rows(self, bronze: str, seq: int) -> Offsets:
         """Where the rows of the ingest batches up to this one end: exact, and slow in a large table."""
@@ -162,22 +161,6 @@ class Lineage:
                 self._logged.clear()
             self._logged[key] = found
         return self._logged[key]
-
-    def _copied(self, table: str, which: ds.Expression) -> Entry | None:
-        """The newest entry of such a version in `ops.ledger`."""
-        copies = self._copies(table, which)
-        return Entry.from_json(copies[-1]) if copies else None
-
-    def _copies(self, table: str, which: ds.Expression) -> list[str]:
-        """Entries in `ops.ledger`, as they were written, by version."""
-        made = str(deltalake.DeltaTable(str(self.path(table))).metadata().id)
-        where = (ds.field("table_name") == table) & (ds.field("table_id") == made) & which
-        found: dict[int, str] = {}
-        for folder in (self.lake / LAYER).glob("ledger_*"):  # a table that changed its app is in several
-            data = deltalake.DeltaTable(str(folder)).to_pyarrow_dataset()
-            rows: pa.Table = data.to_table(columns=["version", "entry"], filter=where)
-            found |= zip(rows["version"].to_pylist(), rows["entry"].to_pylist(), strict=True)
-        return [found[version] for version in sorted(found)]
 
 
 def _common(ways: Iterable[Offsets]) -> dict[str, dict[str, int]]:

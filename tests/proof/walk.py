@@ -20,8 +20,8 @@ from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.points import Listener, listening
-from deltaworks.engine.publish import STAGED
 from deltaworks.engine.rewind import plan, stage
+from deltaworks.engine.trimming import STAGED
 from deltaworks.settings import Settings
 from tests.flows import Crash, Log, Owner, carry_out
 from tests.proof.workloads import Workload

@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Held, Picture, named
+from deltaworks.engine.copies import copied
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.words.keeping import Aggregate, Append, History, Raw
 
@@ -44,19 +45,28 @@ def _changes(picture: Picture, held: Held) -> Iterator[Finding]:
 def _history(held: Held) -> Iterator[Finding]:
     """Each entry is balanced, follows the one before, and goes nowhere back."""
     later: Entry | None = None
-    version = held.version
-    for commit in held.commits():
-        entry, version = commit.entry, commit.version
+    version = held.version + 1
+    for at, entry, operation in _entries(held):
         if entry is None:
-            yield _found(held, f"version {version} ({commit.operation}) was committed by somebody else", _OWNER)
+            yield _found(held, f"version {at} ({operation}) was committed by somebody else", _OWNER)
             return
         if not entry.counts.balanced:
-            yield _found(held, f"version {version}: {_unbalanced(entry.counts)}", _DEFECT)
-        if later is not None:
-            yield from (_found(held, f"version {version + 1}: {what}", _DEFECT) for what in _steps(entry, later))
-        later = entry
+            yield _found(held, f"version {at}: {_unbalanced(entry.counts)}", _DEFECT)
+        if later is not None and at == version - 1:  # a copy may lack some: its owner was away for long
+            yield from (_found(held, f"version {version}: {what}", _DEFECT) for what in _steps(entry, later))
+        later, version = entry, at
     if later is not None and version == 0 and later.totals != later.counts:
         yield _found(held, "version 0: its totals are not its counts", _DEFECT)
+
+
+def _entries(held: Held) -> Iterator[tuple[int, Entry | None, str]]:
+    """Version, entry and operation of each commit, newest first: of the log, then of the copies of older ones."""
+    version = held.version + 1
+    for commit in held.commits():
+        version = commit.version
+        yield version, commit.entry, commit.operation
+    for copy in copied(held.path, before=version):
+        yield copy.version, copy.entry, "of long ago"
 
 
 def _steps(before: Entry, after: Entry) -> Iterator[str]:

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.lake import Commit, read_commit
+from deltaworks.engine.lake import Commit, logged_backwards
+from deltaworks.engine.log import whole_from
+from deltaworks.errors import LakeError
 
 MEMORY = "1GB"
 _NOTHING = Entry(kind="create", app="", epoch=0)
@@ -30,8 +32,10 @@ class Held:
     """A table at one version."""
 
     def __init__(self, name: str, path: Path, version: int | None = None) -> None:
-        """Open this version, or its newest."""
+        """Open this version, or its newest; raises LakeError where the log does not go back so far."""
         self.name, self.path = name, path
+        if version is not None and version < (first := whole_from(path)):
+            raise LakeError(name, f"its log begins at version {first}", "Take a later one")
         self.delta = deltalake.DeltaTable(str(path), version=version)
         self.version: int = self.delta.version()
 
@@ -47,10 +51,7 @@ class Held:
 
     def commits(self) -> Iterator[Commit]:
         """Up to this version, newest first, as far back as the log goes."""
-        version = self.version
-        while version >= 0 and (self.path / "_delta_log" / f"{version:020d}.json").exists():
-            yield read_commit(self.path, version)
-            version -= 1
+        return logged_backwards(self.path, self.version)
 
     def files(self) -> list[str]:
         """Its data files, relative to its folder."""
@@ -73,7 +74,8 @@ class Held:
     def at(self, version: int) -> deltalake.DeltaTable | None:
         """An older version; None if it cannot be opened any more."""
         try:
-            return deltalake.DeltaTable(str(self.path), version=version)
+            # before that delta-rs may still find a part of a log to open
+            return deltalake.DeltaTable(str(self.path), version=version) if version >= whole_from(self.path) else None
         except deltalake.exceptions.DeltaError:
             return None
 

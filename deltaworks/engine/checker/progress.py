@@ -30,11 +30,15 @@ def _versions(held: Held, source: Held) -> Iterator[Finding]:
     if 0 < after < source.entry.replaced_at:
         told = f"what it has taken of {source.name} gave way to other rows in version {source.entry.replaced_at}"
         yield Finding("I6", held.name, told, f'Run "deltaworks rebuild {held.name}"')
-    behind = 0
+    behind, oldest = 0, source.version + 1
     for commit in source.commits():
+        oldest = commit.version
         if commit.version <= after:
             break
         behind += bool(commit.added) and commit.entry is not None and commit.entry.kind in ROW_KINDS
+    if not behind and oldest > after + 1 and source.rows():
+        told = f"the log of {source.name} begins at version {oldest}, taken was up to {after}"
+        yield Finding("I6", held.name, told, _STEP)
     if behind:
         told = f"{behind} versions of {source.name} have rows that were not taken"
         yield Finding("I6", held.name, told, _STEP)

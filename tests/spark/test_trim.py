@@ -1,0 +1,86 @@
+"""Logs that were shortened, as Spark meets them: who had read before, who is new, who commits."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.log import first_version
+from deltaworks.engine.prove import prove
+from deltaworks.engine.rebuild import stage
+from deltaworks.settings import Settings
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import Log, Owner, carry_out
+from tests.shop_rows import random_views
+
+VIEWS, TABLES = "silver.page_views", ("silver.page_views", "gold.page_views_per_minute", "gold.user_sessions")
+
+
+def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    """Tables above that are new take what is there, on both commit paths; what is computed again comes out the same."""
+    project, chance, log = Shop(tmp_path / "project"), seeded(), Log()
+    small = ArrowOwner(project.settings(tmp_path / "cut"), "web")
+    for number in range(50):
+        log.send(random_views(chance, 3, first=10 * number))
+        small.take(log.batch())
+        for one in small.flow.tables():
+            one.tend()
+    views = small.flow.inputs[VIEWS].table
+    before = read(spark, views.path)
+    shutil.copytree(tmp_path / "cut", tmp_path / "whole")
+    small.flow.commits_kept = 10
+    small.flow.settle()
+    first = first_version(views.path) or 0
+    assert first > 10
+
+    assert read(spark, views.path) == before
+    assert 0 < read(spark, views.path, first) < before
+    with pytest.raises(AnalysisException):
+        read(spark, views.path, first - 1)
+    log.send(random_views(chance, 30, first=1_000))
+    more, rows = log.batch(), []
+    for name, path in (("cut", "auto"), ("cut", "spark"), ("whole", "auto")):
+        settings = Settings.load(project.folder, environment={}, data=tmp_path / name)
+        if path == "spark":
+            shutil.rmtree(settings.lake)
+            shutil.copytree(tmp_path / "copy", settings.lake)
+        elif name == "cut":
+            shutil.copytree(settings.lake, tmp_path / "copy")
+        owner = Owner(spark, settings, "web", path=path, epoch=small.epoch)
+        owner.turn()
+        owner.take(more)
+        rows.append([owner.rows(table) for table in TABLES])
+        assert all(rows[-1])
+        assert owner.verdicts() == {"ok"}
+        with Picture(owner.catalog, settings.lake) as picture:
+            assert check(picture, at_rest=True) == []
+        if path == "spark":
+            anew(spark, owner, tmp_path / "anew")
+            assert [owner.rows(table) for table in TABLES] == rows[-1]
+    assert rows[0] == rows[1] == rows[2]
+
+
+def anew(spark: SparkSession, owner: Owner, scratch: Path) -> None:
+    """Compute tables again beside the lake: to compare, and to be published."""
+    lake, folder = owner.settings.lake, owner.settings.data / "staged" / "one"
+    for one in (scratch, folder):
+        one.mkdir(parents=True)
+    proof = prove(
+        TABLES[1], catalog=owner.catalog, lake=lake, spark=spark, anew=owner.settings.changed(data=scratch), keys_min=1
+    )
+    assert proof.verdict == "proved"
+    stage(VIEWS, catalog=owner.catalog, lake=lake, spark=spark, anew=owner.settings.changed(data=folder))
+    assert carry_out(owner, command("publish", VIEWS, folder="one")) == {"tables": len(TABLES)}
+    owner.turn()
+    assert owner.verdicts() == {"ok"}
+
+
+def read(spark: SparkSession, path: Path, version: int | None = None) -> int:
+    """How many rows Spark finds."""
+    found = spark.read.format("delta")
+    return (found if version is None else found.option("versionAsOf", version)).load(str(path)).count()
