@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 STAGES = "_spark"  # hidden from all readers of the table, and from a vacuum
-COMMITS_MAX = 10_000
-"""A stage that has seen more begins anew: its log is as slow as any, and nobody shortens it."""
+COMMITS_MAX = 1_000
+"""A stage that has seen more begins anew, from the table's last checkpoint: it has few of its own."""
 _LOG = "_delta_log"
 
 
