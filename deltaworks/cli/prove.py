@@ -62,6 +62,9 @@ def _tell(proof: "Proof") -> None:
                 for source, rows in one.behind.items():
                     for row in rows:
                         _say(f"  {source}  {_row(row)}")
+    if proof.left_out:
+        told = ", ".join(f"{rows:,} in {name}" for name, rows in proof.left_out.items())
+        _say(f"Both lack what could not be computed: {told}. See deltaworks quarantine list.")
     if proof.changed:
         names = ", ".join(proof.changed)
         _say(f"Some rows were judged by other code or rules than there are now, in {names}: those may differ by right.")

@@ -47,14 +47,20 @@ def listed(
     *,
     as_json: _Json = False,
 ) -> None:
-    """List what is set aside, by table and cause: how many rows, since when, the last one's place in Kafka."""
+    """List what is set aside, by table and cause: how many rows, since when, the last one's place in Kafka.
+
+    Of tables that a transform computes: what it cannot compute, by error, with the place of one of them.
+    """
     from deltaworks import analyst, catalog
 
     now = settings()
     found = catalog.load(now.project)
     rows: list[dict[str, object]] = []
     with analyst.connect(now.lake) as lake:
-        for name in _parsing(found, table):
+        for name in _known(found, table):
+            if name in _computed(found):
+                rows += _left_out(name)
+                continue
             side = _quarantine(lake, name)
             causes = lake.sql(_CAUSES.format(table=side)).dicts() if side else []
             rows += [{"table": name, **cause} for cause in causes]
@@ -72,12 +78,19 @@ def shown(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
     as_json: _Json = False,
 ) -> None:
-    """Show refused rows of a table as they came, newest first. The bytes may hold personal data."""
+    """Show refused rows of a table as they came, newest first. The bytes may hold personal data.
+
+    Of a table that a transform computes: the rows of its inputs, or a view's keys, that it cannot compute.
+    """
     from deltaworks import analyst, catalog
     from deltaworks.statements import literal
 
     now = settings()
-    (name,) = _parsing(catalog.load(now.project), table)
+    project = catalog.load(now.project)
+    (name,) = _known(project, table)
+    if name in _computed(project):
+        show.listing(_unfit(name, cause=cause)[:limit], title=f"{name}: left out", as_json=as_json, empty="none")
+        return
     chosen = "true" if cause is None else f"reason = {literal(cause)}"
     with analyst.connect(now.lake) as lake:
         side = _quarantine(lake, name)
@@ -114,7 +127,8 @@ def replay(
 ) -> None:
     """Judge refused rows again, once their rule or declaration is mended and the app runs with it.
 
-    Those that pass go to the table as if they had passed then, and leave quarantine; the others stay.
+    Those that pass go to the table as if they had passed then, and leave quarantine; the others stay. What a transform
+    could not compute is computed by the transform as it is now.
     """
     _order(table, "replay_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait, timeout=timeout)
 
@@ -141,7 +155,11 @@ def _order(
     from deltaworks import catalog
     from deltaworks.cli.commands import order
 
-    (name,) = _parsing(catalog.load(settings().project), table)
+    found = catalog.load(settings().project)
+    (name,) = _known(found, table)
+    if name in _computed(found) and kind != "replay_refused_rows":
+        told = f"{name} parses nothing; what its transform cannot compute stays out until it can."
+        raise typer.BadParameter(told, param_hint="TABLE")
     order(name, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
@@ -168,6 +186,43 @@ def _parsing(found: "Catalog", table: str | None) -> Sequence[str]:
     return [named]
 
 
+def _computed(found: "Catalog") -> list[str]:
+    """The tables that a transform computes from others: it may fail on a row."""
+    from deltaworks.words.keeping import Aggregate, Stateful, View
+
+    return [name for name, one in found.tables.items() if isinstance(one.table.kept_as, Aggregate | Stateful | View)]
+
+
+def _known(found: "Catalog", table: str | None) -> Sequence[str]:
+    """The tables that leave rows out; if one is named, that one, or a usage error."""
+    if table is not None and found[table.removesuffix("__quarantine")].name in _computed(found):
+        return [table]
+    return [*_parsing(found, table), *(_computed(found) if table is None else ())]
+
+
+def _unfit(name: str, *, cause: str | None = None) -> list[dict[str, object]]:
+    """What a table leaves out, each with its error."""
+    from deltaworks.engine.through import Lineage
+
+    lineage = Lineage(settings().lake)
+    if not (lineage.path(name) / "_delta_log").exists():
+        return []
+    entry = next(lineage.entries(name), None)
+    unfit = () if entry is None else entry.position.unfit
+    return [{"of": one.of, "place": one.place, "reason": one.error} for one in unfit if cause in (None, one.error)]
+
+
+def _left_out(name: str) -> list[dict[str, object]]:
+    """What a table leaves out, by error: as many columns of a cause as are known of it."""
+    by_error: dict[object, list[dict[str, object]]] = {}
+    for one in _unfit(name):
+        by_error.setdefault(one["reason"], []).append(one)
+    return [
+        {"table": name, "reason": error, "rows": len(some), "of": some[-1]["of"], "sample": some[-1]["place"]}
+        for error, some in by_error.items()
+    ]
+
+
 def _quarantine(lake: "Analyst", name: str) -> str | None:
     """The table beside, as SQL names it; None while there is none."""
     side = f"{name}__quarantine"
@@ -181,6 +236,10 @@ def _place(sample: object) -> str:
 
 def _print_cause(row: Mapping[str, object]) -> None:
     """A cause on two lines: reasons are long."""
+    if "of" in row:
+        show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
+        show.out.print(f"  cannot be computed, such as {row['sample']} of {row['of']}", markup=False, soft_wrap=True)
+        return
     show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
     times = f"{row['first_seen']:%Y-%m-%d %H:%M:%S} to {row['last_seen']:%Y-%m-%d %H:%M:%S}"
     show.out.print(f"  {times}, last {_place(row['sample'])}", markup=False, soft_wrap=True)

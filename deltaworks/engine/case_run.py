@@ -52,7 +52,8 @@ def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spar
             run.restart()
         else:
             run.take(step)
-    return differences(case, keys=run.declared.row_keys, rows=run.rows(), refused=run.refused(), late=run.late())
+    found = differences(case, keys=run.declared.row_keys, rows=run.rows(), refused=run.refused(), late=run.late())
+    return (*found, *run.left_out())
 
 
 def _steps(case: Case, way: Way) -> Iterator[Step]:
@@ -122,6 +123,16 @@ class _Run:
         side.reopen()
         found = side.read(["key", "value", "reason"]).to_pylist()
         return [Refused(row=Wire(key=row["key"], value=row["value"]), reason=row["reason"]) for row in found]
+
+    def left_out(self) -> list[str]:
+        """What the transform could not compute, a line each."""
+        unfit = self.flow.inputs[self.declared.name].table.entry.position.unfit
+        # a row's place is its number in the case
+        return [
+            f"cannot be computed: {f'row {int(one.place) + 1} given' if one.of != self.declared.name else one.place}: "
+            f"{one.error}"
+            for one in unfit
+        ]
 
     def late(self) -> list[Row]:
         """The rows that were set aside as too late; none where a table uses all or drops them."""

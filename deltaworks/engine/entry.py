@@ -31,6 +31,19 @@ class Replay:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """What a transform cannot compute, and its table leaves out.
+
+    `of`: the input. `place`: the row's `_source` there. `error`: the error's name, never its text, which may quote
+    values. Of a view `of` is the view itself and `place` one of its keys.
+    """
+
+    of: str
+    place: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Position:
     """How far a table has taken from its inputs; repeated whole in every commit.
 
@@ -46,6 +59,7 @@ class Position:
     `strays`: undeclared fields that records had so far.
     `replays`: bronze only, those that their table may not have taken yet.
     `applied`: (how often, how many) rows that came too late were used after all.
+    `unfit`: tables over tables, what is left out because the transform cannot compute it.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -61,6 +75,7 @@ class Position:
     strays: tuple[str, ...] = ()
     replays: tuple[Replay, ...] = ()
     applied: tuple[int, int] | None = None
+    unfit: tuple[Unfit, ...] = ()
     mark: int | None = None
 
 
@@ -149,7 +164,8 @@ class Entry:
             replays = tuple(Replay(**one) for one in position.get("replays", ()))
             strays = tuple(position.get("strays", ()))
             applied = tuple(position["applied"]) if "applied" in position else None
-            position = {**position, "strays": strays, "replays": replays, "applied": applied}
+            unfit = tuple(Unfit(**one) for one in position.get("unfit", ()))
+            position = {**position, "strays": strays, "replays": replays, "applied": applied, "unfit": unfit}
             values["position"] = Position(**position)
             values["marks"] = tuple((seq, mark) for seq, mark in raw.get("marks", ()))
             for name in ("claimed", "replaced"):

@@ -21,6 +21,7 @@ from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry, ahead
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
+from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
@@ -42,6 +43,10 @@ from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
+Computed = AggregateWriter | StatefulWriter | ViewWriter
+"""What a transform computes from other tables."""
+TRIED_AT_ONCE = 100
+"""So much of what was left out is tried again in one step: each of it may be a job of its own."""
 Steps = Generator[Mapping[str, int], None, dict[str, int]]
 """An order's way in short steps: each yields how far it is; what it returns is the result."""
 _SYSTEM: dict[type[KeptAs], pa.Schema] = {
@@ -324,6 +329,8 @@ class Flow:
         The steps order it; the table does it when its turn comes, and tables over it take what comes of that in
         theirs. Given again after a crash the result tells all of it.
         """
+        if any(one.declared.name == name and isinstance(one, Computed) for one in self.writers):
+            return (yield from self._try_again(name, cause=cause, command=command, spark=spark))
         writer = self._parsing(name, command)
         much = writer.table.bytes() + writer.deleted.bytes() if isinstance(writer, HistoryWriter) else 0
         if spark is None and much > self.settings.arrow_bytes_max:
@@ -351,6 +358,51 @@ class Flow:
         still = sum(rows for reason, rows in aside.causes().items() if cause in (None, reason))
         return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
                 "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
+
+    def _try_again(self, name: str, *, cause: str | None, command: int, spark: SparkSession | None) -> Steps:
+        """Have what a transform could not compute computed by the transform as it is now, in steps of a commit each."""
+        if spark is None:
+            finding = f"{name} is computed by a transform, which an owner without Spark cannot run"
+            raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
+        self._refuse_set_aside(name, command)
+        self.open_anew(name)
+        there = self.inputs[name].table.entry.position.unfit
+        moved = self._moved(name, command)
+        if cause is not None and not moved and cause not in (known := {one.error for one in there}):
+            told = ", ".join(sorted(known)) or "nothing is left out"
+            raise CommandError(f"command {command}", f"{name} has left out nothing for {cause!r}", f"Causes: {told}")
+        wanted = [one for one in there if cause in (None, one.error)]
+        for at in range(0, len(wanted), TRIED_AT_ONCE):
+            self._refuse_set_aside(name, command)
+            writer = next(one for one in self.writers if one.declared.name == name)
+            assert isinstance(writer, Computed)
+            still = [one for one in wanted[at : at + TRIED_AT_ONCE] if one in writer.progress.position.unfit]
+            try:
+                counts = writer.try_again(spark, self._committer(spark), still, command=command) if still else Counts()
+            except Exception as error:  # what it remembers may not be what is committed
+                self.detached.failed(name, error)
+                raise
+            self._note(writer, Turn(table=name, counts=counts))
+            yield {"done": min(at + TRIED_AT_ONCE, len(wanted)), "total": len(wanted)}
+        left = self.inputs[name].table.entry.position.unfit
+        still_refused = sum(cause in (None, one.error) for one in left)
+        return {"moved": self._moved(name, command), "still_refused": still_refused}
+
+    def _moved(self, name: str, command: int) -> int:
+        """How much of what was left out this command has brought in so far, by the table's entries."""
+        found = 0
+        for commit in self.inputs[name].table.commits_backwards():
+            entry = commit.entry
+            if entry is None or not (entry.position.unfit or entry.kind == "replay"):  # nothing was left out yet
+                break
+            if entry.kind == "replay" and entry.command == command:
+                found -= entry.counts.refused
+        return found
+
+    def _refuse_set_aside(self, name: str, command: int) -> None:
+        if name in self.detached:
+            finding = f"{name} is set aside: {self.detached.tables[name].error}"
+            raise CommandError(f"command {command}", finding, "Mend it and give the order again")
 
     def _replayed(self, raw: RawWriter, name: str, command: int) -> Counts:
         """What a command's ingest batches have done to the table so far, by its entries."""
@@ -382,9 +434,7 @@ class Flow:
             writer = next(one for one in self.writers if one.declared.name == name)  # it may have been opened anew
             assert isinstance(writer, AggregateWriter | StatefulWriter)
             assert writer.used is not None
-            if name in self.detached:
-                finding = f"{name} is set aside: {self.detached.tables[name].error}"
-                raise CommandError(f"command {command}", finding, "Mend it and give the order again")
+            self._refuse_set_aside(name, command)
             committer = self._committer(spark)
             try:
                 bytes_max = self.settings.arrow_bytes_max
@@ -394,7 +444,10 @@ class Flow:
                 counts = writer.use_late(spark, committer, rows, command=command)
             except Exception as error:  # what it remembers may not be what is committed
                 self.detached.failed(name, error)
-                raise
+                if not is_of_rows(error):
+                    raise
+                finding = f"{name} cannot be computed with these late rows: {name_of(error)}"
+                raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
             self._note(writer, Turn(table=name, counts=counts))
             done += rows.num_rows
             yield {"done": done, "total": total}
@@ -481,7 +534,7 @@ class Flow:
         if self.detached.waits(name):
             return
         try:
-            self._refuse_unfit(writer.declared)
+            self._refuse_outdated(writer.declared)
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
@@ -497,7 +550,7 @@ class Flow:
         self.detached.recovered(name)
         self._note(writer, turn)
 
-    def _refuse_unfit(self, declared: Declared) -> None:
+    def _refuse_outdated(self, declared: Declared) -> None:
         """Columns were declared that its rows do not have, or those of an input; or only a part of it was replaced."""
         own, sides = self.inputs[declared.name].table, self.sides.get(declared.name, {}).values()
         for table in (own, *sides, *(self.inputs[name].table for name in declared.inputs)):

@@ -16,7 +16,7 @@ from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged
 from deltaworks.engine.through import Lineage, Through
-from deltaworks.words.keeping import Append, History, Raw
+from deltaworks.words.keeping import Aggregate, Append, History, Raw, Stateful, View
 
 SIDES = ("quarantine", "deleted", "waiting", "late")
 """Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
@@ -221,6 +221,9 @@ class Ledger:
             rows = side.rows - (claimed if seq <= standing.entry.ingest_seq else 0)  # taken, soon released
             if rows != totals.refused:
                 yield f"{totals.refused} rows refused, {rows} set aside"
+        unfit = len(standing.entry.position.unfit)
+        if isinstance(declared.table.kept_as, Aggregate | Stateful | View) and unfit != totals.refused:
+            yield f"{totals.refused} rows refused, {unfit} left out"
         late = self._standing.get(f"{declared.name}__late")
         used = (standing.entry.position.applied or (0, 0))[1]
         if late is not None and _version(late) <= _version(standing) and late.rows - used > totals.late:

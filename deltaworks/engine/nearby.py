@@ -4,6 +4,7 @@ Recent rows are asked for with every batch. They are kept as they were taken, so
 what memory lacks after a start, or further back, comes from the table. Losing the memory changes nothing.
 """
 
+from collections.abc import Callable, Collection
 from functools import reduce
 
 import numpy as np
@@ -35,13 +36,15 @@ class Nearby:
         late_max: int | None,
         keep: int,
         late: LateRows | None = None,
+        unfit: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Know nothing yet; memory begins `keep` microseconds before what is asked for first.
 
-        Rows that are later than `late_max` microseconds are left out (None: none are), unless they are used in `late`.
+        Rows that are later than `late_max` microseconds are left out (None: none are), unless they are used in `late`;
+        so are those whose coordinates are in `unfit`.
         """
         self.table, self.time, self.columns, self.late_max, self.keep = table, time, columns, late_max, keep
-        self.late = late
+        self.late, self.unfit = late, unfit
         self.forget()
 
     def forget(self) -> None:
@@ -110,6 +113,8 @@ class Nearby:
         where = reduce(lambda one, other: one | other, wanted) & (ds.field("_seq") <= seq)
         if self.late_max is not None:
             where &= ds.field("_late_by") <= self.late_max
+        if unfit := self.unfit():
+            where &= ~ds.field("_source").isin(sorted(unfit))
         rows = self.table.read([*self.columns, "_seq"], where=where, bytes_max=bytes_max)
         if self.late is not None:
             late = self.late.used(self.columns, where=reduce(lambda one, other: one | other, wanted))

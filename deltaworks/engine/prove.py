@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held, columns, named
-from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, use_late_again
-from deltaworks.engine.entry import ROW_KINDS
+from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, left_out_again, use_late_again
+from deltaworks.engine.entry import ROW_KINDS, Unfit
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.through import Lineage
@@ -44,13 +44,14 @@ class Cut:
     """A version of a table, and how far those had come that it was made from.
 
     `batches`: per table over bronze the last ingest batch. `uses`: per other table, itself included, how often it had
-    used rows that came too late.
+    used rows that came too late. `unfit`: per such table what it left out.
     """
 
     table: str
     version: int
     batches: Mapping[str, int]
     uses: Mapping[str, int]
+    unfit: Mapping[str, tuple[Unfit, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,8 @@ class Difference:
 class Proof:
     """What came out: how many keys were compared, how many are missing from the stream, more, or with other values.
 
-    `changed`: tables on the way whose code or rules have changed since they took some of these rows. `first`: the first
-    keys that differ.
+    `left_out`: per table on the way how many rows it could not compute, which both sides lack. `changed`: tables on the
+    way whose code or rules have changed since they took some of these rows. `first`: the first keys that differ.
     """
 
     table: str
@@ -78,6 +79,7 @@ class Proof:
     more: int
     other: int
     keys_min: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
     first: tuple[Difference, ...] = ()
 
@@ -111,6 +113,7 @@ def prove(
             more=more,
             other=other,
             keys_min=keys_min,
+            left_out={name: len(unfit) for name, unfit in cut.unfit.items() if unfit},
             changed=_changed(lineage, catalog, cut),
             first=tuple(compared.first()) if missing or more or other else (),
         )
@@ -122,14 +125,16 @@ def even_cut(lineage: Lineage, catalog: Catalog, table: str) -> Cut:
     for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
         batches: dict[str, int] = {}
         uses: dict[str, int] = {}
-        if _gather(lineage, catalog, table, version, batches, uses):
-            return Cut(table=table, version=version, batches=batches, uses=uses)
+        unfit: dict[str, tuple[Unfit, ...]] = {}
+        if _gather(lineage, catalog, table, version, batches, uses, unfit):
+            return Cut(table=table, version=version, batches=batches, uses=uses, unfit=unfit)
     raise LakeError(table, f"its inputs have not come equally far in its last {VERSIONS_MAX} versions", _AGAIN)
 
 
 def _gather(
-    lineage: Lineage, catalog: Catalog, table: str, version: int, batches: dict[str, int], uses: dict[str, int]
-) -> bool:
+    lineage: Lineage, catalog: Catalog, table: str, version: int, batches: dict[str, int], uses: dict[str, int],
+    unfit: dict[str, tuple[Unfit, ...]],
+) -> bool:  # fmt: skip
     """Note how far each table had come that leads to this version; False where two ways disagree."""
     declared = catalog[table]
     # what came after this version and brought no rows is in it too
@@ -141,8 +146,11 @@ def _gather(
         taken = position.batches.get(declared.inputs[0], 0)
         return batches.setdefault(table, taken) == taken
     used = (position.applied or (0, 0))[0]
-    return uses.setdefault(table, used) == used and all(
-        _gather(lineage, catalog, source, position.versions.get(source, 0), batches, uses) for source in declared.inputs
+    if uses.setdefault(table, used) != used or unfit.setdefault(table, position.unfit) != position.unfit:
+        return False
+    return all(
+        _gather(lineage, catalog, source, position.versions.get(source, 0), batches, uses, unfit)
+        for source in declared.inputs
     )
 
 
@@ -165,6 +173,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
     flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
     as_streamed(flow, lake)
+    left_out_again(flow, cut.unfit)
     writers = {writer.declared.name: writer for writer in flow.writers}
     for name in _way(catalog, cut.table):
         writer = writers[name]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Held, Picture, named
-from deltaworks.words.keeping import Append
+from deltaworks.words.keeping import Aggregate, Append, Stateful, View
 from deltaworks.words.lateness import Drop, SideOutput
 from deltaworks.words.reading import Debezium, Json
 
@@ -22,6 +22,8 @@ def honesty(picture: Picture) -> Iterator[Finding]:
             yield from _refused(picture, declared, held)
         if isinstance(declared.table.reads, Json) and isinstance(declared.table.kept_as, Append):
             yield from _events(picture, declared, held)
+        if isinstance(declared.table.kept_as, Aggregate | Stateful | View):
+            yield from _unfit(picture, held)
         if isinstance(declared.table.late, Drop | SideOutput):
             yield from _late(picture, declared, held)
 
@@ -47,6 +49,19 @@ def _refused(picture: Picture, declared: Declared, held: Held) -> Iterator[Findi
         )
         if alien:
             yield Finding("I7", side.name, f"{alien} rows are not as {bronze} has them", _STEP)
+
+
+def _unfit(picture: Picture, held: Held) -> Iterator[Finding]:
+    """As much left out as was refused, each once, and rows that the input has."""
+    refused, unfit = held.entry.totals.refused, held.entry.position.unfit
+    if len({(one.of, one.place) for one in unfit}) != refused:
+        yield Finding("I7", held.name, f"{refused} rows refused, its position names {len(unfit)}", _STEP)
+    for of in sorted({one.of for one in unfit} & picture.tables.keys() - {held.name}):  # a view names its own keys
+        places = ", ".join("'" + one.place.replace("'", "''") + "'" for one in unfit if one.of == of)
+        told = sum(one.of == of for one in unfit)
+        there = picture.count(f"select count(*) from {named(of)} where _source in ({places})")  # noqa: S608  # quoted
+        if there != told:
+            yield Finding("I7", held.name, f"{told} rows of {of} are left out, {there} are there", _STEP)
 
 
 def _aside(side: Held, upto: int) -> str:

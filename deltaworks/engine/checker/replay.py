@@ -4,7 +4,7 @@ A lake of its own gets bronze's files (as links where the disk can) and empty ta
 as they do after a restart, only from the beginning. Nothing of the lake that is checked is written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -14,7 +14,8 @@ from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Picture
 from deltaworks.engine.checker.progress import progress
 from deltaworks.engine.checker.rows import difference
-from deltaworks.engine.flow import Flow
+from deltaworks.engine.entry import Unfit
+from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.marks import marks_backwards
 from deltaworks.engine.through import Lineage
@@ -51,6 +52,7 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
     as_streamed(flow, picture.lake)
+    left_out_again(flow, {held.name: held.entry.position.unfit for _, held in picture})
     while flow.behind():
         flow.turn(spark)
     for declared, held in picture:
@@ -69,6 +71,13 @@ def as_streamed(flow: Flow, lake: Path) -> None:
             flow.accept_bad(writer.declared.name, command=0)
         if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
             writer.recorded = sorted(marks_backwards(lineage.entries(writer.declared.name)))
+
+
+def left_out_again(flow: Flow, unfit: Mapping[str, tuple[Unfit, ...]]) -> None:
+    """What tables of this lake have left out, as their transforms could not compute it, is left out."""
+    for writer in flow.writers:
+        if isinstance(writer, Computed):
+            writer.fitting.decided = unfit.get(writer.declared.name, ())
 
 
 def use_late_again(flow: Flow, name: str, spark: SparkSession, lake: Path, *, uses: int) -> None:

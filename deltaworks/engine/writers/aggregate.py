@@ -1,15 +1,18 @@
 """`aggregate`: the transform runs on new rows only, its result is combined into the table by key."""
 
+from collections.abc import Collection
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
-from deltaworks.engine.commit import Clause, Committer, Merge, Rows
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.fitting import Fitting, Given, evaluate, with_places, without
 from deltaworks.engine.writers.replacing import replace_keys
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
@@ -34,6 +37,7 @@ class AggregateWriter:
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        self.fitting = Fitting(self.progress)
         names = self.table.schema.names
         types = self.table.schema
         put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}
@@ -67,28 +71,48 @@ class AggregateWriter:
         rows, late, counts = late_rows.in_time(piece.rows, self.declared.table.late)
         if late is not None and self.late is not None:
             late_rows.set_aside(committer, self.late, late, count=counts.late, upto=piece.upto, progress=self.progress)
-        if counts.taken:
-            self._combine(spark, committer, rows, counts)
-        else:
-            self.progress.pass_by(committer, counts)
+        counts = self.fitting.take(
+            {self.source.table.name: rows},
+            counts,
+            commit=lambda given, counts: self._combine(spark, committer, given, counts),
+            attempt=lambda some: self._attempt(spark, some),
+            sources=[self.source.table],
+            committer=committer,
+        )
         return Turn(table=self.declared.name, counts=counts)
+
+    def try_again(
+        self, spark: SparkSession, committer: Committer, wanted: Collection[Unfit], *, command: int
+    ) -> Counts:
+        """Combine rows that were left out, as far as the transform can compute them now."""
+        self.progress.tries_again(command)
+        source = self.source.table
+        given, counts = self.fitting.tried_again(
+            {source.name: with_places(source, [one.place for one in wanted])},
+            attempt=lambda some: self._attempt(spark, some),
+        )
+        if counts.taken:
+            self._combine(spark, committer, given, counts)
+        return counts
 
     def use_late(self, spark: SparkSession, committer: Committer, rows: pa.Table, *, command: int) -> Counts:
         """Combine rows that came too late once."""
         counts = Counts(taken=rows.num_rows, late=-rows.num_rows)
         self.progress.applied(rows.num_rows, command=command)
-        self._combine(spark, committer, rows.select(_shown(self.source.table)), counts)
+        self._combine(spark, committer, {self.source.table.name: rows}, counts)
         return counts
 
     def exchanged(self, spark: SparkSession, committer: Committer, *, gone: DataFrame, come: DataFrame) -> None:
         """Compute the groups again, from all rows of the input, of rows that gave way to others in its last version."""
         source, policy = self.source.table, self.declared.table.late
         self.progress.over_tables({source.name: source.version}, ingest_seq=source.entry.ingest_seq)
+        gone, left = self.fitting.gone(source.name, gone)
         uses = 0 if self.used is None else self.used.uses
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=source.version, uses=uses
         )
         rows, _, _ = late_rows.in_time(spark.read.format("delta").load(str(source.path)), policy)
+        rows = without(rows, self.fitting.places(source.name))
         assert isinstance(rows, DataFrame)
         rows = rows.select(*_shown(source))
         if self.used is not None:
@@ -97,19 +121,25 @@ class AggregateWriter:
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
         keys = touched.toArrow().select(schema.names).cast(schema)
         computed = self._grouped(rows)
-        replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts)
+        replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
 
-    def _combine(self, spark: SparkSession, committer: Committer, new: Rows, counts: Counts) -> None:
-        grouped = self._grouped(frame(spark, new).select(*_shown(self.source.table)))
+    def _combine(self, spark: SparkSession, committer: Committer, given: Given, counts: Counts) -> None:
+        grouped = self._grouped_new(spark, given)
         with result_of(self.declared, grouped, arrow_bytes_max=committer.arrow_bytes_max) as result:
             low, high = result.span
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, result.rows, entry, how=self.merge)
         self.progress.committed()
+
+    def _attempt(self, spark: SparkSession, some: Given) -> None:
+        evaluate(self._grouped_new(spark, some))
+
+    def _grouped_new(self, spark: SparkSession, given: Given) -> DataFrame:
+        return self._grouped(frame(spark, given[self.source.table.name]).select(*_shown(self.source.table)))
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         return self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)

@@ -26,12 +26,18 @@ def replace_keys(
     *,
     keys: pa.Table | None,
     counts: Counts,
+    unfit: pa.Table | None = None,
 ) -> None:
-    """Commit the rows of these keys (None: of all) out of what was computed, as the batch in hand of `progress`."""
+    """Commit the rows of these keys (None: of all) out of what was computed, as the batch in hand of `progress`.
+
+    `unfit`: keys that are not computed, and whose rows go.
+    """
     table = progress.table
     computed = computed.select(*table.schema.names)
     if keys is not None:
-        computed = _only(spark, computed, keys)
+        computed = only(spark, computed, keys)
+    if unfit is not None and unfit.num_rows:
+        computed = only(spark, computed, unfit, how="left_anti")
     with result_of(declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
         if isinstance(result.rows, pa.Table):
             rows: Rows = _with_vanished(result.rows.cast(table.schema), keys)
@@ -43,13 +49,16 @@ def replace_keys(
     progress.committed()
 
 
-def _only(spark: SparkSession, computed: DataFrame, keys: pa.Table) -> DataFrame:
+def only(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str = "left_semi") -> DataFrame:
+    """The rows of these keys, or with `how` left_anti those of all others."""
     names = keys.column_names
     if len(names) == 1 and keys.num_rows <= KEYS_LISTED_MAX and keys[names[0]].null_count == 0:
-        return computed.where(F.col(names[0]).isin([_exactly(value) for value in keys[names[0]].to_pylist()]))
+        listed = F.col(names[0]).isin([_exactly(value) for value in keys[names[0]].to_pylist()])
+        # a null key is none of them
+        return computed.where(listed if how == "left_semi" else ~F.coalesce(listed, F.lit(False)))
     wanted = F.broadcast(spark.createDataFrame(keys))
     return computed.alias("c").join(
-        wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], "left_semi"
+        wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], how
     )
 
 

@@ -5,11 +5,11 @@ that the stretch had. So the table is at any time the transform of the rows that
 or restarts they came; there is no state beside it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +22,14 @@ from deltaworks.catalog import Catalog, Declared
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
-from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.entry import Counts, Entry, Unfit
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
 from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.stretches import Stretches, micros, times
 from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.fitting import Attempt, Fitting, Given, evaluate, with_places, without
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
 from deltaworks.errors import LakeError
@@ -79,6 +80,7 @@ class StatefulWriter:
         self.late = late
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared))
+        self.fitting = Fitting(self.progress)
         self.part = list(kept.part)
         self.length = micros(kept.gap or kept.reach or timedelta())
         self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}
@@ -94,6 +96,7 @@ class StatefulWriter:
                 late_max=self.late_max,
                 keep=2 * FIRST_LOOK * self.length + self.after_max,
                 late=self.used,
+                unfit=partial(self.fitting.places, source.table.name),
             )
             for source in sources
         }
@@ -134,11 +137,33 @@ class StatefulWriter:
         for late, count, upto in aside if self.late is not None else ():
             assert self.late is not None
             late_rows.set_aside(committer, self.late, late, count=count, upto=upto, progress=self.progress)
-        if counts.taken:
-            self._replace(spark, committer, new, counts)
-        else:
-            self.progress.pass_by(committer, counts)
+        with self._attempt(spark, new) as attempt:
+            counts = self.fitting.take(
+                {name: one.rows for name, one in new.items()},
+                counts,
+                commit=lambda given, counts: self._replace(spark, committer, _given(new, given), counts),
+                attempt=attempt,
+                sources=[source.table for source in self.sources],
+                committer=committer,
+            )
         return Turn(table=self.declared.name, counts=counts)
+
+    def try_again(
+        self, spark: SparkSession, committer: Committer, wanted: Collection[Unfit], *, command: int
+    ) -> Counts:
+        """Compute again what rows touch that were left out, as far as the transform can compute them now."""
+        self.progress.tries_again(command)
+        new = {}
+        for source in self.sources:
+            rows = with_places(source.table, [one.place for one in wanted if one.of == source.table.name])
+            new[source.table.name] = _new(source.table, rows, self.after(source))
+        with self._attempt(spark, new) as attempt:
+            given, counts = self.fitting.tried_again({name: one.rows for name, one in new.items()}, attempt=attempt)
+        if counts.taken:
+            for near in self.nearby.values():
+                near.forget()
+            self._replace(spark, committer, _given(new, given), counts)
+        return counts
 
     def use_late(self, spark: SparkSession, committer: Committer, rows: pa.Table, *, command: int) -> Counts:
         """Compute again what rows touch that came too late once; they count among their neighbours from now on."""
@@ -159,6 +184,7 @@ class StatefulWriter:
             one.table.name: _new(one.table, one.table.schema.empty_table(), self.after(one)) for one in self.sources
         }
         self.progress.over_tables({table.name: table.version}, ingest_seq=table.entry.ingest_seq)
+        gone, left = self.fitting.gone(table.name, gone)
         uses = 0 if self.used is None else self.used.uses
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=table.version, uses=uses
@@ -167,7 +193,7 @@ class StatefulWriter:
         new = {**empty, table.name: _new(table, touched, table.version)}
         # by Spark, which holds stored rows against touched places where there is no row any more
         by_spark = Committer(spark=spark, arrow_bytes_max=0, guard=committer.guard)
-        self._replace(spark, by_spark, new, found.counts)
+        self._replace(spark, by_spark, new, found.counts + left)
 
     def _reach(self, new: Mapping[str, _New]) -> None:
         whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)
@@ -179,11 +205,7 @@ class StatefulWriter:
         # strictly before the mark: a row that is late by exactly `after` is in time
         passed = None if None in marks else min(mark for mark in marks if mark is not None) - self.after_max
         with self._touched(spark, new, committer.arrow_bytes_max) as touched:
-            computed = self.transform(**by_short_name(touched.rows))
-            if self.kept.closes is not None:
-                closed = F.unix_micros(self.kept.closes) < passed if passed is not None else F.lit(False)
-                computed = computed.withColumn(COMPLETE, closed)
-            computed = computed.select(*self.table.schema.names)
+            computed = self._computed(touched.rows, passed)
             if self.kept.reach is not None:  # of the rows at the edges only a part was seen
                 wide = self._frame(spark, touched)
                 computed = spark_stretches.within(computed, self._event_time, wide, self.part)
@@ -199,6 +221,46 @@ class StatefulWriter:
                 committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=self.merge)
                 self._remember_open(touched, result.rows, open_before, passed)
         self.progress.committed()
+
+    def _computed(self, rows: Mapping[str, DataFrame], passed: int | None) -> DataFrame:
+        computed = self.transform(**by_short_name(rows))
+        if self.kept.closes is not None:
+            closed = F.unix_micros(self.kept.closes) < passed if passed is not None else F.lit(False)
+            computed = computed.withColumn(COMPLETE, closed)
+        return computed.select(*self.table.schema.names)
+
+    @contextmanager
+    def _attempt(self, spark: SparkSession, new: Mapping[str, _New]) -> Iterator[Attempt]:
+        """Evaluates some of the new rows together with the stored ones near all of them, which are read when asked."""
+        with ExitStack() as kept:
+            beside: dict[str, DataFrame] = {}
+
+            def attempt(some: Given) -> None:
+                if not beside:
+                    beside.update(self._beside(spark, new, kept))
+                rows = {
+                    name: frame(spark, some[name]).select(*stored.columns).unionByName(stored)
+                    for name, stored in beside.items()
+                }
+                evaluate(self._computed(rows, None))
+
+            yield attempt
+
+    def _beside(self, spark: SparkSession, new: Mapping[str, _New], kept: ExitStack) -> dict[str, DataFrame]:
+        """The stored rows of each input near the new ones, without these."""
+        for memory in self.nearby.values():  # it may have taken rows up that are left out
+            memory.forget()
+        wide = self._wide(spark, new).persist(StorageLevel.DISK_ONLY)
+        kept.callback(wide.unpersist)
+        widened = 0 if self.kept.reach is None else self.length
+        found = {}
+        for name, one in new.items():
+            fresh = frame(spark, one.rows).select("_source")
+            stored = self._stored(spark, name, one, with_source=True).join(fresh, "_source", "left_anti")
+            near = spark_stretches.within(stored, self.times[name], wide, self.part, widened=widened)
+            found[name] = near.drop("_source").persist(StorageLevel.DISK_ONLY)
+            kept.callback(found[name].unpersist)
+        return found
 
     @property
     def _event_time(self) -> str:
@@ -268,14 +330,17 @@ class StatefulWriter:
         found = spark_stretches.runs(mine.withColumn("_new", F.lit(False)).unionAll(fresh), self.part, self.length)
         return found.where("_new").select(*self.part, "_low", "_high")
 
-    def _stored(self, spark: SparkSession, name: str, new: _New) -> DataFrame:
-        """An input's rows as of this batch, without the engine's columns."""
+    def _stored(self, spark: SparkSession, name: str, new: _New, *, with_source: bool = False) -> DataFrame:
+        """An input's rows as of this batch, without those that are left out and without the engine's columns."""
         (table,) = (source.table for source in self.sources if source.table.name == name)
-        rows = spark.read.format("delta").load(str(table.path)).where(F.col("_seq") <= new.seq)
+        names = [*_shown(table), *(["_source"] if with_source else [])]
+        rows: Rows = spark.read.format("delta").load(str(table.path)).where(F.col("_seq") <= new.seq)
+        rows = without(rows, self.fitting.places(name))
+        assert isinstance(rows, DataFrame)
         if self.late_max is not None:
             rows = rows.where(F.col("_late_by") <= self.late_max)
-        rows = rows.select(*_shown(table))
-        return rows if self.used is None else rows.unionByName(self.used.used_spark(spark, _shown(table)))
+        rows = rows.select(*names)
+        return rows if self.used is None else rows.unionByName(self.used.used_spark(spark, names))
 
     def _frame(self, spark: SparkSession, touched: _Touched) -> DataFrame:
         if touched.wide is not None:
@@ -367,6 +432,11 @@ def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
         entry = read_commit(table.path, upto).entry
     assert entry is not None, "a foreign commit is refused when the table is opened"
     return _New(rows=rows, upto=upto, seq=entry.ingest_seq, mark=entry.position.mark)
+
+
+def _given(new: Mapping[str, _New], given: Given) -> dict[str, _New]:
+    """What a batch takes of each input, with only these rows of it."""
+    return {name: replace(one, rows=given[name]) for name, one in new.items()}
 
 
 def _closing(open_rows: pa.Table | None, closes: str | None, passed: int | None) -> pa.Table | None:

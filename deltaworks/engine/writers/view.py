@@ -1,7 +1,9 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
+import logging
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -10,11 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.lake import OwnedTable, TooMuchError
+from deltaworks.engine.poison import FOUND_MAX, TooManyError, culprits, is_of_rows, name_of
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
-from deltaworks.engine.writers.replacing import replace_keys
+from deltaworks.engine.writers.fitting import UNFIT_MAX, WITNESSES, Fitting, evaluate, keys_as_places, places_as_keys
+from deltaworks.engine.writers.replacing import only, replace_keys
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.errors import LakeError
 
@@ -27,6 +31,9 @@ class Touched:
     changes: int
 
 
+log = logging.getLogger("deltaworks.poison")
+
+
 class ViewWriter:
     """Recomputes and replaces the keys that changed rows of the inputs map to."""
 
@@ -35,6 +42,8 @@ class ViewWriter:
         self.declared, self.own, self.sources, self.table = declared, own, sources, own.table
         self.transform, self.keys_from = load_transform(declared), load_keys_from(declared)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        self.fitting = Fitting(self.progress)
+        self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
 
     def after(self, source: Input) -> int | None:
         """Last version of an input taken in full; None when the view was never computed."""
@@ -49,16 +58,102 @@ class ViewWriter:
         if not self.behind():
             return None
         touched = self._touched(spark, committer.arrow_bytes_max)
+        self._reach()
+        return Turn(table=self.declared.name, counts=self._bring(spark, committer, touched))
+
+    def try_again(
+        self, spark: SparkSession, committer: Committer, wanted: Collection[Unfit], *, command: int
+    ) -> Counts:
+        """Bring keys that were left out up to the inputs' present versions, with those that changed since."""
+        keys = places_as_keys([one.place for one in wanted], self.key_schema)
+        touched = self._touched(spark, committer.arrow_bytes_max) if self.behind() else Touched(keys, 0)
+        if touched.keys is not None:
+            touched = replace(touched, keys=self._distinct([touched.keys, keys]))
+        self._reach()
+        self.progress.replayed(command)
+        return self._bring(spark, committer, touched, tried_again=True)
+
+    def _reach(self) -> None:
         self.progress.over_tables(
             {source.table.name: source.table.version for source in self.sources},
             ingest_seq=max(source.table.entry.ingest_seq for source in self.sources),
         )
+
+    def _bring(
+        self, spark: SparkSession, committer: Committer, touched: Touched, *, tried_again: bool = False
+    ) -> Counts:
+        """Replace the touched keys but those that cannot be computed; says what came of the changes."""
         counts = Counts(read=touched.changes, taken=touched.changes)
-        if touched.keys is None or touched.keys.num_rows:
-            self._replace(spark, committer, touched, counts)
-        else:
+        if touched.keys is not None and not touched.keys.num_rows:
             self.progress.remember(counts)
-        return Turn(table=self.declared.name, counts=counts)
+            return counts
+        inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
+        computed = self.transform(**by_short_name(inputs)).select(*self.table.schema.names)
+
+        def attempt(keys: pa.Table) -> None:
+            evaluate(only(spark, computed, keys))
+
+        before = len(self.progress.unfit)
+        self.fitting.leave_out({*self.progress.unfit, *self.fitting.decided})
+        again = self._touched_again(touched)
+        still = _unfit(self.declared.name, again, attempt, found_max=UNFIT_MAX)
+        tried = set(keys_as_places(again))
+        self.fitting.leave_out([*(one for one in self.progress.unfit if one.place not in tried), *still])
+        if tried_again and not touched.changes and len(self.progress.unfit) == before:
+            return counts
+        try:
+            return self._replace(spark, committer, computed, touched, counts, before)
+        except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
+            self._leave_out_more(touched, inputs, attempt, error)
+        return self._replace(spark, committer, computed, touched, counts, before)
+
+    def _touched_again(self, touched: Touched) -> pa.Table:
+        """Touched keys that were left out before."""
+        decided = {one.place for one in self.fitting.decided}
+        out = [one.place for one in self.progress.unfit if one.place not in decided]
+        if touched.keys is not None:
+            there = set(keys_as_places(touched.keys))
+            out = [place for place in out if place in there]
+        return places_as_keys(out, self.key_schema)
+
+    def _leave_out_more(
+        self, touched: Touched, inputs: dict[str, DataFrame], attempt: Callable[[pa.Table], None], error: Exception
+    ) -> None:
+        """Leave the keys out that raise alone, after all of them raised `error`; raise it again as `Fitting.take`."""
+        if not is_of_rows(error):
+            raise error
+        keys = self._every_key(inputs) if touched.keys is None else touched.keys
+        if keys is None:
+            raise error
+        known = {one.place for one in self.progress.unfit}
+        new = keys.filter(pa.array([place not in known for place in keys_as_places(keys)], pa.bool_()))
+        try:
+            found = _unfit(self.declared.name, new, attempt, found_max=FOUND_MAX)
+        except TooManyError:
+            raise error from None
+        if not found:
+            raise error
+        if len(found) == new.num_rows:
+            out = {one.place for one in found}
+            there = self.table.read(list(self.declared.keys))
+            there = there.slice(0, WITNESSES + len(out))
+            there = there.filter(pa.array([place not in out for place in keys_as_places(there)], pa.bool_()))
+            if not there.num_rows:
+                raise error
+            attempt(there)
+        for one in found:
+            log.error("a key of %s cannot be computed, and is left out: %s", self.declared.name, one.error)
+        self.fitting.leave_out([*self.progress.unfit, *found])
+
+    def _every_key(self, inputs: dict[str, DataFrame]) -> pa.Table | None:
+        """The keys that the inputs' rows map to; None if they are too many."""
+        found = []
+        for name, rows in inputs.items():
+            keys = collected(self.keys_from(**by_short_name({name: rows})).distinct())
+            if keys is None:
+                return None
+            found.append(self._keys(keys))
+        return self._distinct(found)
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
@@ -80,20 +175,37 @@ class ViewWriter:
             if found is None:
                 return Touched(None, changes)
             keys.append(self._keys(found))
-        empty = pa.schema([self.table.schema.field(key) for key in self.declared.keys]).empty_table()
-        all_keys = pa.concat_tables([empty, *keys])
-        return Touched(all_keys.group_by(list(self.declared.keys)).aggregate([]), changes)
+        return Touched(self._distinct(keys), changes)
+
+    def _distinct(self, keys: list[pa.Table]) -> pa.Table:
+        every = pa.concat_tables([self.key_schema.empty_table(), *keys])
+        return every.group_by(self.key_schema.names).aggregate([])
 
     def _keys(self, rows: pa.Table) -> pa.Table:
-        schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
-        keys = rows.select(schema.names).cast(schema)
+        keys = rows.select(self.key_schema.names).cast(self.key_schema)
         keys.validate(full=True)  # raises ArrowInvalid for texts that are none
         return keys
 
-    def _replace(self, spark: SparkSession, committer: Committer, touched: Touched, counts: Counts) -> None:
-        inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
-        computed = self.transform(**by_short_name(inputs))
-        replace_keys(self.declared, self.progress, spark, committer, computed, keys=touched.keys, counts=counts)
+    def _replace(
+        self, spark: SparkSession, committer: Committer, computed: DataFrame, touched: Touched, counts: Counts,
+        before: int,
+    ) -> Counts:  # fmt: skip
+        unfit = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
+        more = len(self.progress.unfit) - before
+        counts += Counts(taken=-more, refused=more)
+        replace_keys(
+            self.declared, self.progress, spark, committer, computed, keys=touched.keys, counts=counts, unfit=unfit
+        )
+        return counts
+
+
+def _unfit(view: str, keys: pa.Table, attempt: Callable[[pa.Table], None], *, found_max: int) -> list[Unfit]:
+    """The keys that raise alone; raises TooManyError beyond the bound."""
+    if not keys.num_rows:
+        return []
+    found = culprits(keys.num_rows, lambda low, high: attempt(keys.slice(low, high - low)), found_max=found_max)
+    places = keys_as_places(keys)
+    return [Unfit(of=view, place=places[at], error=name_of(error)) for at, error in found.items()]
 
 
 def _older(after: int | None, version: int) -> bool:

@@ -1,7 +1,7 @@
 """What every writer has in common: its table, its inputs, how far it has come, how it leaves an entry."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Counts, Entry, Kind, Position
+from deltaworks.engine.entry import Counts, Entry, Kind, Position, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
@@ -105,6 +105,21 @@ class Progress:
         often, many = self._reaching.applied or (0, 0)
         if rows:
             self._reaching = replace(self._reaching, applied=(often, many + rows))
+
+    @property
+    def unfit(self) -> tuple[Unfit, ...]:
+        """What is left out when the batch in hand is in the table."""
+        return self._reaching.unfit
+
+    def leave_out(self, unfit: Collection[Unfit]) -> None:
+        """With the batch in hand just these are left out, those of before that still are among them."""
+        self._reaching = replace(self._reaching, unfit=tuple(sorted(unfit, key=lambda one: (one.of, one.place))))
+
+    def tries_again(self, command: int) -> None:
+        """What is in hand was left out before, and is tried again as this command has ordered."""
+        self._reaching, self._reaching_seq = self.position, self.ingest_seq
+        self._raised, self._warnings = (), {}
+        self._kind, self._command = "replay", command
 
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""

@@ -1,0 +1,99 @@
+"""What a transform could not compute stands in the entries, and is listed from there."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from deltaworks import catalog
+from deltaworks.cli import quarantine
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.commit import Committer
+from deltaworks.engine.entry import Counts, Entry, Position, Unfit
+from deltaworks.settings import ROOT, Settings
+from tests.arrow_flow import ArrowOwner
+from tests.shop_rows import view
+
+TABLE = "gold.page_views_per_minute"
+LEFT_OUT = Unfit(of="silver.page_views", place="page_views/00001/00000000000000000000", error="DIVIDE_BY_ZERO")
+
+
+@pytest.fixture
+def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArrowOwner:
+    """Have a table above the page views say that it left one of them out."""
+    monkeypatch.setenv("DELTAWORKS_DATA", str(tmp_path))
+    owner = ArrowOwner(Settings.load(ROOT), "web")
+    owner.log.send([view(number) for number in range(4)])
+    owner.bronze()
+    owner.silver()
+    said(owner, LEFT_OUT, refused=1)
+    return owner
+
+
+def said(owner: ArrowOwner, *unfit: Unfit, refused: int) -> None:
+    """Have it say so in a commit."""
+    own = owner.flow.inputs[TABLE].table
+    position = replace(own.entry.position, unfit=unfit)
+    entry = own.entry.follow("batch", position=position, counts=Counts(read=refused, refused=refused))
+    Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None).mark(own, entry)
+
+
+def call(*words: str) -> Result:
+    """Run the command line in this process."""
+    main = typer.Typer()
+    main.callback()(lambda: None)
+    quarantine.register(main)
+    return CliRunner().invoke(main, words)
+
+
+def test_position_with_what_is_left_out_is_read_back_as_it_was_written() -> None:
+    """In every entry, whole."""
+    entry = Entry(kind="batch", app="web", epoch=1, position=Position(unfit=(LEFT_OUT,)))
+
+    assert Entry.from_json(entry.to_json()) == entry
+
+
+@pytest.mark.usefixtures("owner")
+def test_what_is_left_out_is_listed_by_error_and_shown_by_place() -> None:
+    """As rows that were refused are."""
+    listed = json.loads(call("quarantine", "list", TABLE, "--json").stdout)
+    shown = json.loads(call("quarantine", "show", TABLE, "--json").stdout)
+    plain = call("quarantine", "list")
+
+    assert listed == [
+        {"table": TABLE, "reason": LEFT_OUT.error, "rows": 1, "of": LEFT_OUT.of, "sample": LEFT_OUT.place}
+    ]
+    assert shown == [{"of": LEFT_OUT.of, "place": LEFT_OUT.place, "reason": LEFT_OUT.error}]
+    assert "DIVIDE_BY_ZERO" in plain.stdout
+    assert json.loads(call("quarantine", "show", TABLE, "--cause", "other", "--json").stdout) == []
+
+
+@pytest.mark.usefixtures("owner")
+def test_what_is_left_out_cannot_be_discarded() -> None:
+    """It stays out until it can be computed."""
+    refused = call("quarantine", "discard", TABLE, "--all", "--reason", "no use")
+
+    assert refused.exit_code == 2
+    assert "stays out until it can" in refused.output.replace("\n", " ")
+
+
+def test_checker_finds_what_is_left_out_uncounted_or_never_came(owner: ArrowOwner) -> None:
+    """I7: counted once, and a row of the input."""
+    known = catalog.load(ROOT)
+
+    def found() -> list[str]:
+        with Picture(known, owner.flow.settings.lake) as picture:
+            return [one.finding for one in check(picture, at_rest=False) if one.invariant == "I7"]
+
+    calm = found()
+    said(owner, LEFT_OUT, replace(LEFT_OUT, place="page_views/00001/99999999999999999999"), refused=1)
+    alien = found()
+    said(owner, LEFT_OUT, refused=0)
+    uncounted = found()
+
+    assert calm == []
+    assert alien == ["2 rows of silver.page_views are left out, 1 are there"]
+    assert uncounted == ["2 rows refused, its position names 1"]
