@@ -23,9 +23,10 @@ from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.flow import Flow, Steps
-from deltaworks.engine.lake import OwnedTable, all_there
+from deltaworks.engine.lake import Commit, OwnedTable, all_there
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.transforms import load_transform
+from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
@@ -33,7 +34,7 @@ from deltaworks.words.keeping import View
 
 STAGED = "staged"
 """Folder beside the lake for tables that are not published yet."""
-UNDONE = frozenset({"publish", "late", "replay"})
+UNDONE = frozenset({"publish", "late", "replay", "patch"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
 """In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""
@@ -45,7 +46,8 @@ _AGAIN = "Order it again"
 class Staged:
     """What lies in a folder: the tables, inputs first.
 
-    `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
+    `base`: by table, by input that is not among them and by table of patches, the version of the lake that was looked
+    at. `code`: by table
     what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs that are not among the
     tables the version that was taken. `whole`: whether that code made all rows.
     """
@@ -130,7 +132,7 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
     if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
         return
     for name, version in staged.base.items():
-        for commit in flow.inputs[name].table.commits_backwards():
+        for commit in _looked_at(flow, name):
             if commit.version <= version:
                 break
             if commit.entry is not None and commit.entry.kind in UNDONE:
@@ -138,6 +140,12 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
                 raise CommandError(f"command {command}", finding, _AGAIN)
     for name in staged.tables:
         _refuse_what_is_gone(flow, name, staged, folder / "lake", command)
+
+
+def _looked_at(flow: Flow, name: str) -> Iterator[Commit]:
+    """The commits to a table or to patches beside one, newest first."""
+    table = next((one for one in flow.tables() if one.name == name), None)
+    yield from () if table is None else table.commits_backwards()
 
 
 def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, command: int) -> None:
@@ -164,6 +172,8 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
     ready = []
     beside = {path.name.partition("__")[2]: path for path in made.path.parent.glob(f"{made.path.name}__*")}
     for suffix in dict.fromkeys((*flow.sides.get(name, {}), *beside)):
+        if suffix == SUFFIX:  # what somebody said of refused rows stands, whatever takes the place of others
+            continue
         side, path = flow.side(name, suffix), beside.get(suffix)
         if side is None:  # the table was kept in another way then
             continue
