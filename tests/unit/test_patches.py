@@ -9,10 +9,10 @@ import pytest
 
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.finding import Finding
-from deltaworks.errors import CommandError
+from deltaworks.errors import CommandError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command, replay
-from tests.flows import START, Crash, Log, carry_out
+from tests.flows import START, Crash, Log, carry_out, take_arrow
 from tests.patching import patch, withdraw
 from tests.shop_rows import broken, change, customer, order, view
 
@@ -173,6 +173,29 @@ def test_patch_is_replaced_and_withdrawn_while_its_row_is_refused(tmp_path: Path
     with pytest.raises(CommandError, match="has no undecided row from shop.changes/0/4"):
         patch(owner, ORDERS, row, mended(row, status="placed"))
     assert findings(owner) == []
+
+
+def test_refusal_that_a_crash_could_undo_is_not_patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row lies in quarantine, its table has not confirmed it; once it has, the row can be patched."""
+    owner, log = bad_order(tmp_path)
+    owner.detaches = True
+    owner.start()
+    writer = next(one for one in owner.flow.writers if one.declared.name == ORDERS)
+
+    def fails(*_: object) -> None:
+        raise LakeError(ORDERS, "disk full", "Make room")
+
+    monkeypatch.setattr(writer, "_keep", fails)
+    log.send([change("c", order(4, status="lost"), lsn=6)])
+    take_arrow(owner.flow, log.batch(), above=False)
+    owner.flow.take_slice(ORDERS, None)
+    row = refused(owner, ORDERS)[2]
+
+    with pytest.raises(CommandError, match="has no undecided row from shop.changes/0/5"):
+        patch(owner, ORDERS, row, mended(row, status="paid"))
+    owner.now += 10
+    owner.flow.take_slice(ORDERS, None)
+    assert patch(owner, ORDERS, row, mended(row, status="paid")) == {"patched": 1}
 
 
 def test_patch_that_would_be_refused_says_why_at_once(tmp_path: Path) -> None:
