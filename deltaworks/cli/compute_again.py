@@ -139,7 +139,11 @@ def replay(
 
     if (from_offset is None) == (from_time is None):
         raise typer.BadParameter("Give one of --from-offset and --from-time.")
-    since = _record(from_offset) if from_offset is not None else _moment(str(from_time), option="--from-time")
+    since = (
+        record(from_offset, option="--from-offset")
+        if from_offset is not None
+        else _moment(str(from_time), option="--from-time")
+    )
     now = settings()
     found = catalog.load(now.project)
     name = found[table].name
@@ -176,11 +180,12 @@ def _go_back(
         _publish(now, name, lay_out, by=by, reason=reason, tries=1)
 
 
-def _record(text: str) -> tuple[str, int, int]:
+def record(text: str, *, option: str) -> tuple[str, int, int]:
+    """Topic, partition and offset."""
     topic, _, numbers = text.partition("/")
     partition, _, offset = numbers.partition("/")
     if not topic or not partition.isdigit() or not offset.isdigit():
-        raise typer.BadParameter(f"{text!r} is not TOPIC/PARTITION/OFFSET.", param_hint="--from-offset")
+        raise typer.BadParameter(f"{text!r} is not TOPIC/PARTITION/OFFSET.", param_hint=option)
     return topic, int(partition), int(offset)
 
 
@@ -197,7 +202,7 @@ def _moment(text: str, *, option: str, end: bool = False) -> datetime:
 
 
 @dataclass
-class _Staging:
+class Staging:
     """A folder beside the lake, and whether an order names it that may be carried out yet."""
 
     folder: Path
@@ -215,12 +220,12 @@ def _publish(
     from deltaworks.engine.publish import SINCE
 
     for left in reversed(range(tries)):
-        with _staging(now) as staging:
-            if not lay_out(staging.folder):
+        with staging(now) as staged:
+            if not lay_out(staged.folder):
                 return
-            staging.ordered = True
-            ended = ordered(name, kind="publish", arguments={"folder": staging.folder.name}, by=by, reason=reason)
-            staging.ordered = False
+            staged.ordered = True
+            ended = ordered(name, kind="publish", arguments={"folder": staged.folder.name}, by=by, reason=reason)
+            staged.ordered = False
         assert ended is not None, "it was waited for"
         if not left or ended.state != "failed" or SINCE not in (ended.error or ""):
             told(ended)
@@ -229,21 +234,21 @@ def _publish(
 
 
 @contextmanager
-def _staging(now: Settings) -> Iterator[_Staging]:
+def staging(now: Settings) -> Iterator[Staging]:
     """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
     from deltaworks.engine.trimming import STAGED
 
-    staging = _Staging(now.data / STAGED / uuid.uuid4().hex)
-    staging.folder.mkdir(parents=True)
-    for other in staging.folder.parent.iterdir():
+    staged = Staging(now.data / STAGED / uuid.uuid4().hex)
+    staged.folder.mkdir(parents=True)
+    for other in staged.folder.parent.iterdir():
         with suppress(FileNotFoundError):
             if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
                 shutil.rmtree(other, ignore_errors=True)
     try:
-        yield staging
+        yield staged
     finally:
-        if not staging.ordered:
-            shutil.rmtree(staging.folder, ignore_errors=True)
+        if not staged.ordered:
+            shutil.rmtree(staged.folder, ignore_errors=True)
 
 
 def _say(text: str) -> None:

@@ -22,6 +22,8 @@ _CAUSES = """
 _ROWS = """
     select topic, "partition", "offset", "timestamp", reason, code, suite, state, key, value
     from {table} where {chosen} order by "timestamp" desc, topic, "partition", "offset" desc limit {limit}"""
+_PATCHES = """
+    select topic, "partition", "offset", value, patched_by as "by", patched_at as "at", reason, command from {table}"""
 _Wait = Annotated[bool, typer.Option(help="Follow it until it has ended.")]
 _Cause = Annotated[str | None, typer.Option(help="Only rows that were refused for this, as listed.")]
 _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
@@ -30,11 +32,15 @@ _Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def register(main: typer.Typer) -> None:
     """Add this module's commands."""
+    from deltaworks.cli.patching import patch, withdraw
+
     group = typer.Typer(no_args_is_help=True, help="Rows that were refused, and why.", rich_markup_mode=None)
     for name, command in (
         ("list", listed),
         ("show", shown),
         ("accept", accept),
+        ("patch", patch),
+        ("withdraw", withdraw),
         ("replay", replay),
         ("discard", discard),
     ):
@@ -61,7 +67,7 @@ def listed(
             if name in _computed(found):
                 rows += _left_out(name)
                 continue
-            side = _quarantine(lake, name)
+            side = beside(lake, name, "quarantine")
             causes = lake.sql(_CAUSES.format(table=side)).dicts() if side else []
             rows += [{"table": name, **cause} for cause in causes]
     if as_json or not rows:
@@ -93,9 +99,13 @@ def shown(
         return
     chosen = "true" if cause is None else f"reason = {literal(cause)}"
     with analyst.connect(now.lake) as lake:
-        side = _quarantine(lake, name)
+        side = beside(lake, name, "quarantine")
         found = lake.sql(_ROWS.format(table=side, chosen=chosen, limit=limit)).dicts() if side else []
-    rows = [{**row, "key": text(row["key"]), "value": text(row["value"])} for row in found]
+        patches = _patches(lake, name)
+    rows = [
+        {**row, "key": text(row["key"]), "value": text(row["value"]), "patch": patches.get(_place(row))}
+        for row in found
+    ]
     if as_json:
         show.listing(rows, title=f"{name}: refused rows", as_json=True)
         return
@@ -173,7 +183,7 @@ def text(value: object) -> str | None:
         return repr(bytes(value))
 
 
-def _parsing(found: "Catalog", table: str | None) -> Sequence[str]:
+def parsing(found: "Catalog", table: str | None) -> Sequence[str]:
     """The tables that parse; if one is named, that one, or a usage error."""
     from deltaworks.words.reading import Debezium, Json
 
@@ -197,7 +207,7 @@ def _known(found: "Catalog", table: str | None) -> Sequence[str]:
     """The tables that leave rows out; if one is named, that one, or a usage error."""
     if table is not None and found[table.removesuffix("__quarantine")].name in _computed(found):
         return [table]
-    return [*_parsing(found, table), *(_computed(found) if table is None else ())]
+    return [*parsing(found, table), *(_computed(found) if table is None else ())]
 
 
 def _unfit(name: str, *, cause: str | None = None) -> list[dict[str, object]]:
@@ -223,10 +233,18 @@ def _left_out(name: str) -> list[dict[str, object]]:
     ]
 
 
-def _quarantine(lake: "Analyst", name: str) -> str | None:
-    """The table beside, as SQL names it; None while there is none."""
-    side = f"{name}__quarantine"
+def beside(lake: "Analyst", name: str, suffix: str) -> str | None:
+    """The table beside a table, as SQL names it; None while there is none."""
+    side = f"{name}__{suffix}"
     return '"' + side.replace(".", '"."') + '"' if side in lake.tables() else None
+
+
+def _patches(lake: "Analyst", name: str) -> Mapping[str, Mapping[str, object]]:
+    """By the row's place what somebody says that it should have said."""
+    side = beside(lake, name, "patches")
+    found = lake.sql(_PATCHES.format(table=side)).dicts() if side else []
+    told = ("value", "by", "at", "reason", "command")
+    return {_place(one): {**{name: one[name] for name in told}, "value": text(one["value"])} for one in found}
 
 
 def _place(sample: object) -> str:
@@ -254,7 +272,14 @@ def _print(row: Mapping[str, object]) -> None:
         soft_wrap=True,
     )
     for name in ("key", "value"):
-        # quoted: what came may hold line ends, or codes that steer a terminal
-        shown_as = "-" if row[name] is None else json.dumps(row[name], ensure_ascii=False)
-        show.out.print(f"  {name:6} {shown_as}", markup=False, soft_wrap=True)
+        show.out.print(f"  {name:6} {_quoted(row[name])}", markup=False, soft_wrap=True)
+    if isinstance(patch := row["patch"], Mapping):
+        told = f"by {patch['by']}, {patch['at']:%Y-%m-%d %H:%M:%S}, command {patch['command']}: {patch['reason']}"
+        show.out.print(f"  {'patch':6} {_quoted(patch['value'])}", markup=False, soft_wrap=True)
+        show.out.print(f"  {'':6} {told}", markup=False, soft_wrap=True)
     show.out.print(f"  judged by code {row['code']}, suite {row['suite']}; {row['state']}", style="dim", markup=False)
+
+
+def _quoted(value: object) -> str:
+    """What came may hold line ends, or codes that steer a terminal."""
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)

@@ -29,6 +29,7 @@ from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.late_rows import number_anew
+from deltaworks.engine.writers.patches import versions_in
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
@@ -68,6 +69,7 @@ def stage(
     """
     refuse(table, catalog)
     declared, bronze = catalog[table], catalog[table].inputs[0]
+    patches = versions_in(lake, [table])  # before they are read
     chosen, others = even(table, catalog=catalog, lake=lake)
     held = {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
     for name, version in (others | chosen).items():
@@ -88,7 +90,7 @@ def stage(
     if exchange is not None:
         for name in list(chosen)[1:]:
             _follow(flow, name, table, exchange, spark)
-    staged = Staged(tables=tuple(chosen), base=others | chosen, code=code, versions=others)
+    staged = Staged(tables=tuple(chosen), base=others | chosen | patches, code=code, versions=others)
     staged.write(anew.data)
     return Backfilled(
         staged=staged,

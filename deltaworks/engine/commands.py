@@ -16,6 +16,7 @@ from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.publish import publish
 from deltaworks.engine.trimming import STAGED
+from deltaworks.engine.writers.patches import VALUE, Patch
 from deltaworks.errors import (
     CommandError,
     CommitLostError,
@@ -27,7 +28,7 @@ from deltaworks.errors import (
 log = logging.getLogger("deltaworks.commands")
 KINDS = (
     "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows",
-    "publish", "rebuild",
+    "publish", "rebuild", "patch_refused_row", "withdraw_patch",
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -145,9 +146,8 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
         case "publish":
             folder = flow.settings.data / STAGED / str(command.arguments["folder"])
             return (yield from publish(flow, folder, command=command.id))
-        case "discard_refused_rows":
-            cause = command.arguments.get("cause")
-            return flow.discard_refused(_table(command, flow).name, cause=cause, command=command.id)
+        case "discard_refused_rows" | "patch_refused_row" | "withdraw_patch":
+            return _decide(command, flow)
         case kind:
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
 
@@ -181,6 +181,26 @@ def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
 
 def _committer(flow: Flow) -> Committer:
     return Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
+
+
+def _decide(command: Command, flow: Flow) -> dict[str, int]:
+    """What becomes of refused rows.
+
+    A new value lies in a file: what is in an order's arguments, anybody may read who may see orders.
+    """
+    name, given = _table(command, flow).name, command.arguments
+    if command.kind == "discard_refused_rows":
+        return flow.discard_refused(name, cause=given.get("cause"), command=command.id)
+    place = str(given["topic"]), int(given["partition"]), int(given["offset"])
+    if command.kind == "withdraw_patch":
+        return flow.withdraw_patch(name, place, command=command.id)
+    try:
+        value = (flow.settings.data / STAGED / str(given["folder"]) / VALUE).read_bytes()
+    except FileNotFoundError:
+        raise CommandError(f"command {command.id}", "its value is not there any more", "Order it again") from None
+    who, why, when = command.requested_by, command.reason, command.requested_at
+    patch = Patch(place=place, value=value, by=who, reason=why, command=command.id, at=when)
+    return flow.patch_refused(name, patch)
 
 
 def _table(command: Command, flow: Flow) -> OwnedTable:

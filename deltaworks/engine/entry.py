@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum", "publish",
+    "widen", "vacuum", "publish", "patch",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1

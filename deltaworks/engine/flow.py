@@ -33,6 +33,7 @@ from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.patches import PATCHES, SUFFIX, Patch, Patches, Place
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
@@ -131,18 +132,23 @@ class Flow:
         match declared.table.kept_as:
             case Append():
                 side = self._beside(declared, "quarantine", QUARANTINE)
-                return AppendWriter(declared, own=own, source=sources[0], quarantine=side)
+                patches = self._patches(declared, own.table)
+                return AppendWriter(declared, own=own, source=sources[0], quarantine=side, patches=patches)
             case Latest():
                 side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", latest.deleted_schema(declared))
-                waiting = self._waiting(declared, own.table)
+                waiting, patches = self._waiting(declared, own.table), self._patches(declared, own.table)
                 return LatestWriter(
-                    declared, own=own, source=sources[0], quarantine=side, deleted=deleted, waiting=waiting
-                )
+                    declared, own=own, source=sources[0], quarantine=side, patches=patches, deleted=deleted,
+                    waiting=waiting,
+                )  # fmt: skip
             case History():
                 side = self._beside(declared, "quarantine", QUARANTINE)
                 deleted = self._beside(declared, "deleted", history.deleted_schema(declared))
-                return HistoryWriter(declared, own=own, source=sources[0], quarantine=side, deleted=deleted)
+                patches = self._patches(declared, own.table)
+                return HistoryWriter(
+                    declared, own=own, source=sources[0], quarantine=side, patches=patches, deleted=deleted
+                )
             case Aggregate():
                 return AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared))
             case Stateful():
@@ -197,6 +203,11 @@ class Flow:
             self._beside(declared, "waiting", own.schema)
         return waiting
 
+    def _patches(self, declared: Declared, own: OwnedTable) -> Patches:
+        """Most tables never need them: made when first asked for, and opened at once where they must be there."""
+        there = own.path.with_name(f"{own.path.name}__{SUFFIX}").exists()
+        return Patches(lambda: self._beside(declared, SUFFIX, PATCHES), there=there)
+
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
         committer = self._committer(None)
@@ -220,7 +231,7 @@ class Flow:
             return
         for suffix, side in sides.items():
             main = self.inputs[name].table.entry
-            expected = main.ingest_seq > 0 and suffix != "late"
+            expected = main.ingest_seq > 0 and suffix not in ("late", SUFFIX)
             if suffix == "waiting":
                 expected = main.position.newest is not None
             if expected and side.entry.kind == "create":
@@ -485,8 +496,20 @@ class Flow:
 
     def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
         """Decide that a table's refused rows stay out, those of one cause or all."""
-        side = Quarantine(self._parsing(name, command).quarantine)
-        return {"discarded": side.discard(self._committer(None), cause=cause, command=command)}
+        writer, committer = self._parsing(name, command), self._committer(None)
+        side = Quarantine(writer.quarantine)
+        discarded = side.discard(committer, cause=cause, command=command)
+        writer.patches.withdraw(committer, side.discarded(command), command=command)
+        return {"discarded": discarded}
+
+    def patch_refused(self, name: str, patch: Patch) -> dict[str, int]:
+        """Give a refused row another value; raises CommandError as the writer does."""
+        self._parsing(name, patch.command).patch(self._committer(None), patch)
+        return {"patched": 1}
+
+    def withdraw_patch(self, name: str, place: Place, *, command: int) -> dict[str, int]:
+        """Let a refused row be judged as it came again."""
+        return {"withdrawn": self._parsing(name, command).withdraw(self._committer(None), place, command=command)}
 
     def open_anew(self, name: str) -> None:
         """Read a table's place and memory from what is committed, after it was written to in another way."""

@@ -18,8 +18,9 @@ from deltaworks.engine.log import Logged
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Aggregate, Append, History, Raw, Stateful, View
 
-SIDES = ("quarantine", "deleted", "waiting", "late")
-"""Beside a table: rows that were refused, remembered deletions, rows that wait for a value, rows that came too late."""
+SIDES = ("quarantine", "patches", "deleted", "waiting", "late")
+"""Beside a table: rows that were refused, new values for some of them, remembered deletions, rows that wait for a
+value, rows that came too late."""
 
 
 @dataclass(frozen=True, kw_only=True)

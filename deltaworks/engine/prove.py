@@ -22,8 +22,10 @@ from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, left_out
 from deltaworks.engine.entry import ROW_KINDS, Unfit
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table
+from deltaworks.engine.rewind import laid_out
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.patches import used_by
 from deltaworks.engine.writers.writer import code_of, suite_of
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
@@ -43,15 +45,16 @@ _AGAIN = "Run it again in a moment; an app that is drained is always even"
 class Cut:
     """A version of a table, and how far those had come that it was made from.
 
-    `batches`: per table over bronze the last ingest batch. `uses`: per other table, itself included, how often it had
-    used rows that came too late. `unfit`: per such table what it left out.
+    `batches`, `versions`: per table over bronze the last ingest batch, and its own version. `uses`: per other table,
+    itself included, how often it had used rows that came too late. `unfit`: per such table what it left out.
     """
 
     table: str
     version: int
-    batches: Mapping[str, int]
-    uses: Mapping[str, int]
-    unfit: Mapping[str, tuple[Unfit, ...]]
+    batches: dict[str, int]
+    versions: dict[str, int]
+    uses: dict[str, int]
+    unfit: dict[str, tuple[Unfit, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,35 +126,29 @@ def even_cut(lineage: Lineage, catalog: Catalog, table: str) -> Cut:
     """The newest version of the table whose inputs had come equally far; raises LakeError if none is near."""
     newest = lineage.newest(table)
     for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
-        batches: dict[str, int] = {}
-        uses: dict[str, int] = {}
-        unfit: dict[str, tuple[Unfit, ...]] = {}
-        if _gather(lineage, catalog, table, version, batches, uses, unfit):
-            return Cut(table=table, version=version, batches=batches, uses=uses, unfit=unfit)
+        cut = Cut(table=table, version=version, batches={}, versions={}, uses={}, unfit={})
+        if _gather(lineage, catalog, table, version, cut):
+            return cut
     raise LakeError(table, f"its inputs have not come equally far in its last {VERSIONS_MAX} versions", _AGAIN)
 
 
-def _gather(
-    lineage: Lineage, catalog: Catalog, table: str, version: int, batches: dict[str, int], uses: dict[str, int],
-    unfit: dict[str, tuple[Unfit, ...]],
-) -> bool:  # fmt: skip
+def _gather(lineage: Lineage, catalog: Catalog, table: str, version: int, cut: Cut) -> bool:
     """Note how far each table had come that leads to this version; False where two ways disagree."""
     declared = catalog[table]
     # what came after this version and brought no rows is in it too
-    entry = lineage.entry(table, lineage.as_good_as(table, version))
+    last = lineage.as_good_as(table, version)
+    entry = lineage.entry(table, last)
     if entry is None:
         raise LakeError(table, f"neither its log nor ops.ledger has version {version}", "It cannot be told any more")
     position = entry.position
     if isinstance(catalog[declared.inputs[0]].table.kept_as, Raw):
         taken = position.batches.get(declared.inputs[0], 0)
-        return batches.setdefault(table, taken) == taken
+        cut.versions[table] = last
+        return cut.batches.setdefault(table, taken) == taken
     used = (position.applied or (0, 0))[0]
-    if uses.setdefault(table, used) != used or unfit.setdefault(table, position.unfit) != position.unfit:
+    if cut.uses.setdefault(table, used) != used or cut.unfit.setdefault(table, position.unfit) != position.unfit:
         return False
-    return all(
-        _gather(lineage, catalog, source, position.versions.get(source, 0), batches, uses, unfit)
-        for source in declared.inputs
-    )
+    return all(_gather(lineage, catalog, source, position.versions.get(source, 0), cut) for source in declared.inputs)
 
 
 def _way(catalog: Catalog, table: str) -> list[str]:
@@ -179,6 +176,11 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
         writer = writers[name]
         if isinstance(writer, OverBronze):
             writer.until = cut.batches[name]
+            if writer.patched:
+                (aside,) = (
+                    held for held in laid_out(lake, name, cut.versions[name]) if held.name == f"{name}__quarantine"
+                )
+                writer.patched = used_by(lake, name, aside.delta, upto=cut.batches[name])
         while writer.behind():
             flow.take_slice(name, spark)
         use_late_again(flow, name, spark, lake, uses=cut.uses.get(name, 0))

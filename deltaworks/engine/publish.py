@@ -29,12 +29,13 @@ from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.log import checkpoints
 from deltaworks.engine.transforms import load_transform
+from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
 
-UNDONE = frozenset({"publish", "late", "replay"})
+UNDONE = frozenset({"publish", "late", "replay", "patch"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
 """In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""
@@ -46,7 +47,8 @@ _AGAIN = "Order it again"
 class Staged:
     """What lies in a folder: the tables, inputs first.
 
-    `base`: by table, and by input that is not among them, the version of the lake that was looked at. `code`: by table
+    `base`: by table, by input that is not among them and by table of patches, the version of the lake that was looked
+    at. `code`: by table
     what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs that are not among the
     tables the version that was taken. `whole`: whether that code made all rows.
     """
@@ -131,9 +133,9 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
     if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
         return
     for name, version in staged.base.items():
-        table = flow.inputs[name].table
-        unknown = table.version - version
-        for entry in islice(table.entries_backwards(), max(unknown, 0)):
+        table = next((one for one in flow.tables() if one.name == name), None)  # patches beside one may be gone
+        unknown = 0 if table is None else table.version - version
+        for entry in islice(table.entries_backwards(), max(unknown, 0)) if table is not None else ():
             unknown -= 1
             if entry.kind in UNDONE:
                 finding = f"command {entry.command} has changed {name} {SINCE}"
@@ -169,6 +171,8 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
     ready = []
     beside = {path.name.partition("__")[2]: path for path in made.path.parent.glob(f"{made.path.name}__*")}
     for suffix in dict.fromkeys((*flow.sides.get(name, {}), *beside)):
+        if suffix == SUFFIX:  # what somebody said of refused rows stands, whatever takes the place of others
+            continue
         side, path = flow.side(name, suffix), beside.get(suffix)
         if side is None:  # the table was kept in another way then
             continue

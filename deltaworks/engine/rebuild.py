@@ -19,6 +19,7 @@ from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.writers.late_rows import number_anew
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.patches import versions_in
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
@@ -40,6 +41,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     before = {name: Held(name, path) for name in names if DeltaTable.is_deltatable(str(path := _path(lake, name)))}
     entries = {name: Entry(kind="create", app="", epoch=0) for name in names}
     entries |= {name: one.entry for name, one in before.items()}
+    patches = versions_in(lake, names)  # before they are read
     inputs = dict.fromkeys(source for name in names for source in catalog[name].inputs if source not in names)
     held = {name: Held(name, _path(lake, name)) for name in inputs}
     bronze = [name for name in inputs if isinstance(catalog[name].table.kept_as, Raw)]
@@ -70,7 +72,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     outside = {name: one.version for name, one in held.items() if name not in bronze}
     staged = Staged(
         tables=names,
-        base={name: one.version for name, one in before.items()} | outside,
+        base={name: one.version for name, one in before.items()} | outside | patches,
         code={name: made_by(writers[name]) for name in names},
         versions=outside,
         whole=True,

@@ -21,6 +21,7 @@ from deltaworks.engine.linking import lay_empty, link_table
 from deltaworks.engine.log import read_log, whole_from
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
+from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.errors import LakeError
 from deltaworks.words.keeping import Raw, View
 
@@ -140,13 +141,17 @@ def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path)
 
 
 def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
-    """A table at a version, and the tables beside it as they were then: none has rows that it had not taken."""
+    """A table at a version, and the tables beside it as they were then: none has rows that it had not taken.
+
+    Without its patches: they stand whatever is undone.
+    """
     path = lake / table.replace(".", "/", 1)
     logged = read_log(path, version)
     if logged is None or logged.at is None or logged.entry is None:
         raise LakeError(table, f"its log has no version {version}", _rebuild(table))
     yield Held(table, path, version)
-    for side in sorted(path.parent.glob(f"{path.name}__*")):
+    beside = sorted(path.parent.glob(f"{path.name}__*"))
+    for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
         name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
         of_tables, first = "_version" in newest.schema.names, whole_from(side)
         for at in range(newest.version, -1, -1):

@@ -371,8 +371,10 @@ def test_run_becomes_the_driver(project: Settings) -> None:
         (["replay", "--cause", "not JSON"], "replay_refused_rows", {"cause": "not JSON"}),
         (["discard", "--all", "--reason", "a port scan"], "discard_refused_rows", {"cause": None}),
         (["accept"], "accept_bad_rows", {}),
+        (["withdraw", "--row", "shop.changes/0/7", "--reason", "no"], "withdraw_patch",
+         {"topic": "shop.changes", "partition": 0, "offset": 7}),
     ],
-)
+)  # fmt: skip
 def test_orders_about_refused_rows_reach_the_owner(
     project: Settings, own: Store, words: list[str], kind: str, arguments: dict[str, object]
 ) -> None:
@@ -393,6 +395,48 @@ def test_discard_wants_to_know_which_rows() -> None:
 
     assert call("quarantine", "discard", "silver.orders", "--reason", "old").exit_code == 2
     assert call("quarantine", "discard", "silver.orders", "--reason", "old", *both).exit_code == 2
+
+
+def test_new_value_comes_to_the_owner_in_a_file_that_nobody_else_reads(project: Settings, own: Store) -> None:
+    """It goes when the order has ended; the order names the folder alone."""
+    value, found = '{"page": "/ann"}', list[tuple[str, int]]()
+
+    def look(store: Store, number: int) -> None:
+        file = project.data / "staged" / store.command(number).arguments["folder"] / "value"
+        found.append((file.read_text(), stat.S_IMODE(file.stat().st_mode)))
+        store.finish(number, {"patched": 1})
+
+    with driver(project, look):
+        result = call("quarantine", "patch", "silver.orders", "--row", "shop.changes/0/7", "--value", value,
+                      "--by", "ann", "--reason", "cut off")  # fmt: skip
+
+    command = own.command(1)
+    assert result.exit_code == 0, result.output
+    assert found == [(value, 0o600)]
+    assert (command.kind, command.requested_by, command.reason) == ("patch_refused_row", "ann", "cut off")
+    assert command.arguments.keys() == {"topic", "partition", "offset", "folder"}
+    assert (command.arguments["offset"], "ann" in str(command.arguments)) == (7, False)
+    assert list((project.data / "staged").iterdir()) == []
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--set", "page=/", "--value", "{}"),
+        ("--set", "page"),
+        ("--value", "gone.json"),
+        ("--value", "{}", "--row", "page_views/1"),
+    ],
+)
+def test_patch_wants_to_know_the_row_and_what_it_should_have_said(words: tuple[str, ...]) -> None:
+    """One way to say it, that can be read, of one record."""
+    patch = ("quarantine", "patch", "silver.page_views", "--row", "page_views/1/1", "--reason", "cut off")
+
+    result = call(*patch, *words)
+
+    assert result.exit_code == 2, result.output
 
 
 @pytest.mark.usefixtures("own")

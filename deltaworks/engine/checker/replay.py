@@ -22,6 +22,7 @@ from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.late_rows import late_rows_used
 from deltaworks.engine.writers.over_bronze import OverBronze
+from deltaworks.engine.writers.patches import standing_in, used_by
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Raw
 
@@ -53,6 +54,12 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     flow.fence()
     as_streamed(flow, picture.lake)
     left_out_again(flow, {held.name: held.entry.position.unfit for _, held in picture})
+    for writer in flow.writers:
+        name = writer.declared.name
+        aside = picture.beside(name, "quarantine")
+        if isinstance(writer, OverBronze) and aside is not None:
+            upto = picture.tables[name].entry.position.batches.get(writer.bronze, 0)
+            writer.patched = used_by(picture.lake, name, aside.delta, upto=upto)
     while flow.behind():
         flow.turn(spark)
     for declared, held in picture:
@@ -64,11 +71,15 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
 
 
 def as_streamed(flow: Flow, lake: Path) -> None:
-    """What was decided once in this lake stays decided: how far event time had come, and bad rows that were let in."""
+    """What was decided once in this lake stays decided.
+
+    How far event time had come, bad rows that were let in, and patches of refused rows: all that stand.
+    """
     lineage = Lineage(lake)
     for writer in flow.writers:
         if isinstance(writer, OverBronze):
             flow.accept_bad(writer.declared.name, command=0)
+            writer.patched = standing_in(lake, writer.declared.name)
         if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
             writer.recorded = sorted(marks_backwards(lineage.entries(writer.declared.name)))
 

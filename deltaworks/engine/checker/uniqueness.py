@@ -26,7 +26,7 @@ def uniqueness(picture: Picture) -> Iterator[Finding]:
             yield from _states(picture, held.name, declared.keys)
         else:
             yield from _copies(picture, held.name, declared.keys)
-        for suffix, by in (("quarantine", _COORDINATES), ("late", ("_source",))):
+        for suffix, by in (("quarantine", _COORDINATES), ("patches", _COORDINATES), ("late", ("_source",))):
             side = picture.beside(held.name, suffix)
             if side is not None and set(by) <= set(side.schema.names):
                 yield from _copies(picture, side.name, by)

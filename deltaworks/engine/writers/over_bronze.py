@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +19,12 @@ from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.writers.partial import unknown
+from deltaworks.engine.writers.patches import Patch, Patched, Patches, Place, told, whole
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
 from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
+from deltaworks.errors import CommandError
 from deltaworks.quality.compiling import rules_of
 from deltaworks.suites import Suite
 from deltaworks.words.keeping import Append, History, Latest
@@ -35,12 +39,14 @@ _RENAMED = {f"_{name}": name for name in ("topic", "partition", "offset", "times
 class OverBronze(ABC):
     """A writer whose input is one bronze table."""
 
-    def __init__(self, declared: Declared, *, own: Input, source: Input, quarantine: OwnedTable) -> None:
-        """Own `own`; read `source`; set refused rows aside into `quarantine`."""
+    def __init__(
+        self, declared: Declared, *, own: Input, source: Input, quarantine: OwnedTable, patches: Patches
+    ) -> None:
+        """Own `own`; read `source`; set refused rows aside into `quarantine`, and judge by their `patches`."""
         reads = declared.table.reads
         assert isinstance(reads, Json | Debezium)
         self.declared, self.own, self.source, self.quarantine = declared, own, source, quarantine
-        self.table = own.table
+        self.table, self.patches = own.table, patches
         rules = () if declared.suite is None else rules_of(_suite(declared), declared.columns, later=declared.implied)
         timed = isinstance(declared.table.kept_as, History)
         partial = isinstance(declared.table.kept_as, Latest)
@@ -58,6 +64,8 @@ class OverBronze(ABC):
         self.bronze = source.table.name
         self.until: int | None = None
         """Take no ingest batch beyond this one: a recomputation ends where the stream had come to."""
+        self.patched: Mapping[Place, bytes] | None = None
+        """Of a recomputation: the patches that count in it."""
 
     @property
     def after(self) -> int:
@@ -84,11 +92,49 @@ class OverBronze(ABC):
         if piece is None:
             return None
         if isinstance(piece.rows, pa.Table):
-            parsed = self.parser.parse(piece.rows)
+            parsed = self.judge(after=self.after).parse(piece.rows)
             counts = self._take(committer, parsed, piece.upto, _tally(parsed))
         else:
             counts = self._take_spark(committer, piece.rows, piece.upto)
         return Turn(table=self.declared.name, counts=counts)
+
+    def judge(self, *, after: int) -> Parser | Patched:
+        """The parser, which knows the patches of rows beyond an ingest batch."""
+        values = self.patched
+        if values is None:
+            values = self.patches.standing(after=after)
+        return Patched(self.parser, values) if values else self.parser
+
+    def patch(self, committer: Committer, patch: Patch) -> None:
+        """Give a refused row another value, which is judged in its place from now on; what came stays.
+
+        Raises CommandError unless the row lies in quarantine and passes with it.
+        """
+        row = self._refused(patch.place, patch.command)
+        judged = self.parser.parse(patch.beside(row))
+        (kind,) = judged["_kind"].to_pylist()
+        why = judged["_reason"][0].as_py()
+        if kind in ("other", "snapshot"):
+            why = "it is no row of this table"
+        elif why is None and whole(judged) != [True]:
+            why = f"{unknown(judged['_sent'])[0]}: value not sent"
+        if why is not None:
+            finding = f"{self.declared.name} would refuse the new value of {told(patch.place)} too: {why}"
+            raise CommandError(f"command {patch.command}", finding, "Give another one; nothing has changed")
+        self.patches.put(committer, patch, seq=row["_seq"][0].as_py())
+
+    def withdraw(self, committer: Committer, place: Place, *, command: int) -> int:
+        """Take the patch of a refused row back; how many there were. Raises CommandError as `patch`."""
+        return self.patches.withdraw(committer, self._refused(place, command), command=command)
+
+    def _refused(self, place: Place, command: int) -> pa.Table:
+        """The row in quarantine from this place, whose refusal the table has confirmed."""
+        row = Quarantine(self.quarantine).row(place)
+        if not row.num_rows or row["_seq"][0].as_py() > self.after:
+            finding = f"{self.declared.name} has no undecided row from {told(place)}"
+            next_step = f'See "deltaworks quarantine show {self.declared.name}"'
+            raise CommandError(f"command {command}", finding, next_step)
+        return row
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
@@ -96,7 +142,7 @@ class OverBronze(ABC):
 
     def _take_spark(self, committer: Committer, rows: DataFrame, upto: int) -> Counts:
         schema = spark_schema(self.parser.schema)
-        parsed = rows.mapInArrow(self.parser.batches, schema).persist(StorageLevel.DISK_ONLY)
+        parsed = rows.mapInArrow(self.judge(after=self.after).batches, schema).persist(StorageLevel.DISK_ONLY)
         try:
             tally = Counter(
                 {(kind, warned): count for kind, warned, count in parsed.groupBy(*_TALLIED).count().collect()}
@@ -137,7 +183,7 @@ class OverBronze(ABC):
         self.settle(committer)  # so that its entry counts nothing else
         aside = Quarantine(self.quarantine)
         rows = aside.rows(due)
-        parsed = self.parser.parse(rows)
+        parsed = self.judge(after=0).parse(rows)
         passes = pc.not_equal(parsed["_kind"], "refused")
         aside.claim(committer, rows.filter(passes), due)
         parsed = parsed.filter(passes)

@@ -40,6 +40,7 @@ once that has it, the row is gone from here.
 DECIDED = frozenset({"command", "_claimed"})
 """Columns that older quarantines lack."""
 PLACE = ("topic", "partition", "offset")
+_OF_BRONZE = [name for name in BRONZE.names if name in QUARANTINE.names]
 ROWS_PER_BATCH = 10_000
 """So many are judged again in one ingest batch, or those of one ingest batch if that had more."""
 
@@ -78,15 +79,19 @@ class Quarantine:
 
         Those that are claimed for it, if it was begun before: the others did not pass then.
         """
-        names = [name for name in BRONZE.names if name in QUARANTINE.names]
-        found = self.table.read(names, where=ds.field("_claimed") == due.seq)
+        found = self.table.read(_OF_BRONZE, where=ds.field("_claimed") == due.seq)
         if not found.num_rows:
-            found = self._open(names, cause=due.cause, after=due.after, upto=due.upto)
-        found = found.sort_by([(name, "ascending") for name in ("_seq", *PLACE)])
-        for field in BRONZE:
-            if field.name not in names:
-                found = found.append_column(field.name, pa.nulls(found.num_rows, field.type))
-        return found.select(BRONZE.names)
+            found = self._open(_OF_BRONZE, cause=due.cause, after=due.after, upto=due.upto)
+        return _as_bronze(found.sort_by([(name, "ascending") for name in ("_seq", *PLACE)]))
+
+    def row(self, place: tuple[str, int, int]) -> pa.Table:
+        """The undecided row from this topic, partition and offset as bronze has it; empty if there is none."""
+        topic, partition, offset = (ds.field(name) == value for name, value in zip(PLACE, place, strict=True))
+        return _as_bronze(self._open(_OF_BRONZE, cause=None, among=topic & partition & offset))
+
+    def discarded(self, command: int) -> pa.Table:
+        """The places of the rows that a command has discarded."""
+        return self.table.read([*PLACE], where=ds.field("command") == command)
 
     def claim(self, committer: Committer, rows: pa.Table, due: Replay) -> None:
         """Claim rows that pass; a row that was claimed before and does not pass now is undecided again."""
@@ -127,10 +132,13 @@ class Quarantine:
         return int(before + rows.num_rows)
 
     def _open(
-        self, names: list[str], *, cause: str | None, after: int | None = None, upto: int | None = None
-    ) -> pa.Table:
+        self, names: list[str], *, cause: str | None, after: int | None = None, upto: int | None = None,
+        among: ds.Expression | None = None,
+    ) -> pa.Table:  # fmt: skip
         """Columns of undecided rows, of this cause and of the ingest batches in (after, upto], where given."""
         where = _of(cause)
+        if among is not None:
+            where &= among
         if after is not None and upto is not None:
             where &= (ds.field("_seq") > after) & (ds.field("_seq") <= upto)
         return _undecided(self.table.read([*names, "_claimed"], where=where)).select(names)
@@ -145,3 +153,10 @@ def _of(cause: str | None) -> ds.Expression:
 def _undecided(rows: pa.Table) -> pa.Table:
     # not as a condition of the read: it would leave out the files that were written before there was such a column
     return rows.filter(pc.is_null(rows["_claimed"]))
+
+
+def _as_bronze(found: pa.Table) -> pa.Table:
+    for field in BRONZE:
+        if field.name not in _OF_BRONZE:
+            found = found.append_column(field.name, pa.nulls(found.num_rows, field.type))
+    return found.select(BRONZE.names)

@@ -1,0 +1,188 @@
+"""Patches: what refused rows should have said, by whom and why; what came stays in bronze and in quarantine."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.parse import Parser
+from deltaworks.engine.writers.quarantine import PLACE
+
+PATCHES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("patched_by", pa.string()),
+        ("reason", pa.string()),
+        ("command", pa.int64()),
+        ("patched_at", pa.timestamp("us", "UTC")),
+        ("_seq", pa.int64()),
+    ]
+)
+"""One row for each patched one: where that came from, its new value, who patched it, why, by which command, when that
+was given. `_seq`: no ingest batch after this one has brought the row to bronze."""
+SUFFIX = "patches"
+VALUE = "value"
+"""The file in which a new value comes to the owner of the table."""
+Place = tuple[str, int, int]
+"""A record's topic, partition and offset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """A new value for the record at a place, and the order that gave it."""
+
+    place: Place
+    value: bytes
+    by: str
+    reason: str
+    command: int
+    at: datetime
+
+    def beside(self, row: pa.Table) -> pa.Table:
+        """The bronze row with this value."""
+        value = pa.array([self.value], row.schema.field("value").type)
+        return row.set_column(row.schema.get_field_index("value"), "value", value)
+
+
+@dataclass(frozen=True)
+class Patched:
+    """A parser that knows patches: a row that has one is judged by it and, if that does not pass, as it came."""
+
+    parser: Parser
+    values: Mapping[Place, bytes]
+
+    def parse(self, bronze: pa.Table) -> pa.Table:
+        """As `Parser.parse`. Of a row whose patch counts only what the bytes say is another's."""
+        parsed = self.parser.parse(bronze)
+        patched = self._patched(bronze)
+        if not patched:
+            return parsed
+        changed = bronze.take(pa.array(list(patched), pa.int64()))
+        values = pa.array(list(patched.values()), bronze.schema.field("value").type)
+        changed = changed.set_column(changed.schema.get_field_index("value"), "value", values)
+        judged = self.parser.parse(changed)
+        pieces, after = [], 0
+        for nth, (at, passes) in enumerate(zip(patched, whole(judged), strict=True)):
+            if passes:
+                pieces += [parsed.slice(after, at - after), judged.slice(nth, 1)]
+                after = at + 1
+        return pa.concat_tables([*pieces, parsed.slice(after)])
+
+    def batches(self, bronze: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same for `mapInArrow`."""
+        for batch in bronze:
+            yield from self.parse(pa.Table.from_batches([batch])).to_batches()
+
+    def _patched(self, bronze: pa.Table) -> dict[int, bytes]:
+        """The new values by the places of their rows, in order."""
+        offsets = pa.array(sorted({offset for _, _, offset in self.values}), pa.int64())
+        near = pc.indices_nonzero(pc.is_in(bronze["offset"], offsets))
+        found = zip(near.to_pylist(), _places(bronze.select(PLACE).take(near)), strict=True)
+        return {at: self.values[place] for at, place in found if place in self.values}
+
+
+def whole(judged: pa.Table) -> list[bool]:
+    """Per parsed row whether a patch may be so: nothing is wrong with it, and no value is left out."""
+    sound = pc.and_(pc.not_equal(judged["_kind"], "refused"), pc.is_null(judged["_sent"]))
+    found: list[bool] = sound.to_pylist()
+    return found
+
+
+def told(place: Place) -> str:
+    """As it is shown and given: topic, partition and offset."""
+    return "/".join(map(str, place))
+
+
+class Patches:
+    """The patches beside one table."""
+
+    def __init__(self, table: Callable[[], OwnedTable], *, there: bool) -> None:
+        """Own the table beside; it is made when first needed, unless it is there."""
+        self._make, self._table = table, table() if there else None
+        self._read: tuple[int, pa.Table] | None = None
+
+    def standing(self, *, after: int) -> dict[Place, bytes]:
+        """The new value of each patched row that an ingest batch beyond `after` may have brought."""
+        if self._table is None:
+            return {}
+        if self._read is None or self._read[0] != self._table.version:
+            self._read = (self._table.version, self._table.read([*PLACE, "value", "_seq"]))
+        rows = self._read[1]
+        return _by_place(rows.filter(pc.greater(rows["_seq"], after)))
+
+    def put(self, committer: Committer, patch: Patch, *, seq: int) -> None:
+        """Give a refused row a patch, or another one."""
+        self._table = table = self._table or self._make()
+        facts = {"patched_by": patch.by, "patched_at": patch.at, "reason": patch.reason, "command": patch.command}
+        row = dict(zip(PLACE, patch.place, strict=True)) | {"value": patch.value, "_seq": seq} | facts
+        own = {name: f"s.{name}" for name in PATCHES.names}
+        clauses = (Clause(on="matched", act="update", set=own), Clause(on="not matched", act="insert", set=own))
+        entry = table.entry.follow("patch", command=patch.command)
+        committer.commit(table, pa.Table.from_pylist([row], schema=PATCHES), entry, how=_merge(*clauses))
+
+    def withdraw(self, committer: Committer, rows: pa.Table, *, command: int) -> int:
+        """Take back the patches of rows that are told by their places; how many there were."""
+        table = self._table
+        if table is None or not rows.num_rows or not (before := table.rows()):
+            return 0
+        entry = table.entry.follow("patch", command=command)
+        clause = Clause(on="matched", act="delete", set={})
+        committer.commit(table, rows.select(PLACE), entry, how=_merge(clause))
+        return before - table.rows()
+
+
+def standing_in(lake: Path, table: str) -> dict[Place, bytes]:
+    """The patches that stand beside a table of a lake: those that a recomputation by the rules of now uses."""
+    rows = _read(lake, table)
+    return {} if rows is None else _by_place(rows)
+
+
+def used_by(lake: Path, table: str, quarantine: deltalake.DeltaTable, *, upto: int) -> dict[Place, bytes]:
+    """Those that the table had used when it had come to an ingest batch, and its quarantine was like this."""
+    found = standing_in(lake, table)
+    if not found:
+        return {}
+    data = quarantine.to_pyarrow_dataset()
+    aside = data.to_table(columns=[name for name in (*PLACE, "_seq", "_claimed") if name in data.schema.names])
+    there = pc.less_equal(aside["_seq"], upto)
+    if "_claimed" in aside.column_names:
+        there = pc.and_(there, pc.fill_null(pc.greater(aside["_claimed"], upto), True))
+    offsets = pa.array(sorted({offset for _, _, offset in found}), pa.int64())
+    aside = aside.filter(pc.and_(there, pc.is_in(aside["offset"], offsets)))
+    return {place: value for place, value in found.items() if place not in set(_places(aside))}
+
+
+def versions_in(lake: Path, tables: Iterable[str]) -> dict[str, int]:
+    """By name the version of what stands beside these tables, -1 where nothing does."""
+    found = {f"{table}__{SUFFIX}": lake / f"{table.replace('.', '/', 1)}__{SUFFIX}" for table in tables}
+    there = deltalake.DeltaTable.is_deltatable
+    return {name: deltalake.DeltaTable(str(path)).version() if there(str(path)) else -1 for name, path in found.items()}
+
+
+def _read(lake: Path, table: str) -> pa.Table | None:
+    path = lake / f"{table.replace('.', '/', 1)}__{SUFFIX}"
+    if not deltalake.DeltaTable.is_deltatable(str(path)):
+        return None
+    return deltalake.DeltaTable(str(path)).to_pyarrow_dataset().to_table(columns=[*PLACE, "value"])
+
+
+def _merge(*clauses: Clause) -> Merge:
+    return Merge(keys=PLACE, clauses=clauses)
+
+
+def _by_place(rows: pa.Table) -> dict[Place, bytes]:
+    return dict(zip(_places(rows), rows["value"].to_pylist(), strict=True))
+
+
+def _places(rows: pa.Table) -> Iterator[Any]:
+    return zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
