@@ -30,7 +30,7 @@ Attempt = Callable[[int, int], None]
 
 
 class TooManyError(Exception):
-    """More rows raise than are looked for."""
+    """More rows raise, or are to be looked through, than is looked into."""
 
 
 def is_of_rows(error: Exception) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.lake import OwnedTable
@@ -216,7 +217,11 @@ def _search(given: Given, attempt: Attempt, *, found_max: int) -> list[Unfit]:
 
 
 def _sources(rows: Rows) -> list[str]:
-    found: list[str] = (rows if isinstance(rows, pa.Table) else rows.select("_source").toArrow())["_source"].to_pylist()
+    """The coordinates of rows; raises TooManyError where the driver cannot hold them."""
+    small = rows if isinstance(rows, pa.Table) else collected(rows.select("_source"))
+    if small is None:
+        raise TooManyError
+    found: list[str] = small["_source"].to_pylist()
     return found
 
 
