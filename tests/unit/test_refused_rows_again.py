@@ -169,11 +169,15 @@ def test_only_one_cause_is_replayed_or_discarded(tmp_path: Path) -> None:
 
 
 def test_what_sets_nothing_aside_has_nothing_to_replay(tmp_path: Path) -> None:
-    """A table over tables is refused with the next step."""
+    """A table over tables is refused with the next step: what its transform left out cannot be discarded either."""
     owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
 
-    for kind in ("replay_refused_rows", "discard_refused_rows"):
-        with pytest.raises(CommandError, match="sets no rows aside"):
+    refused = (
+        ("replay_refused_rows", "an owner without Spark cannot run"),
+        ("discard_refused_rows", "sets no rows aside"),
+    )
+    for kind, told in refused:
+        with pytest.raises(CommandError, match=told):
             carry_out(owner, command(kind, "gold.daily_orders"))
 
 
