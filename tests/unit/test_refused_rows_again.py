@@ -168,17 +168,19 @@ def test_only_one_cause_is_replayed_or_discarded(tmp_path: Path) -> None:
     assert owner.verdicts() == {"ok"}
 
 
-def test_what_sets_nothing_aside_has_nothing_to_replay(tmp_path: Path) -> None:
-    """A table over tables is refused with the next step: what its transform left out cannot be discarded either."""
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        ("replay_refused_rows", "which an owner without Spark cannot run"),
+        ("discard_refused_rows", "sets no rows aside"),
+    ],
+)
+def test_table_over_tables_replays_with_spark_and_discards_nothing(tmp_path: Path, kind: str, finding: str) -> None:
+    """What its transform could not compute is computed by it, or stays out."""
     owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
 
-    refused = (
-        ("replay_refused_rows", "an owner without Spark cannot run"),
-        ("discard_refused_rows", "sets no rows aside"),
-    )
-    for kind, told in refused:
-        with pytest.raises(CommandError, match=told):
-            carry_out(owner, command(kind, "gold.daily_orders"))
+    with pytest.raises(CommandError, match=finding):
+        carry_out(owner, command(kind, "gold.daily_orders"))
 
 
 def bad_orders(folder: Path, *, numbers: int = 3) -> tuple[Shop, ArrowOwner]:
