@@ -3,7 +3,9 @@
 Both ways carry the same entry and the same txn, expect the same version, and leave the same rows.
 """
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +13,7 @@ from typing import Any, TypeAlias
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
@@ -47,22 +50,26 @@ class Committer:
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
         expected = table.version + 1
+        with ExitStack() as scratch:
+            self._commit(table, rows, entry, how, scratch)
+        if table.delta.version() != expected:
+            self._lost(table, expected)
+        reached(table.name, entry.kind, "after-commit")
+        idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
+        table.moved_to(expected, entry, brought_rows=not idle)
+
+    def _commit(self, table: OwnedTable, rows: Rows, entry: Entry, how: Merge | None, scratch: ExitStack) -> None:
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
         else:
             rows = without_negative_zero(rows)
         rows, how, parts = _in_parts(table, rows, how)
         if isinstance(rows, pa.Table):
-            rows = self._too_large_for_arrow(table, rows, how) or rows
+            rows = self._too_large_for_arrow(table, rows, how, scratch) or rows
         if isinstance(rows, pa.Table):
             self._by_arrow(table, rows, entry, how, parts)
         else:
             self._by_spark(table, rows, entry, how, parts)
-        if table.delta.version() != expected:
-            self._lost(table, expected)
-        reached(table.name, entry.kind, "after-commit")
-        idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
-        table.moved_to(expected, entry, brought_rows=not idle)
 
     def mark(self, table: OwnedTable, entry: Entry) -> None:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
@@ -251,11 +258,20 @@ class Committer:
             for name in settings:
                 spark.conf.unset(name)
 
-    def _too_large_for_arrow(self, table: OwnedTable, rows: pa.Table, how: Merge | None) -> DataFrame | None:
+    def _too_large_for_arrow(
+        self, table: OwnedTable, rows: pa.Table, how: Merge | None, scratch: ExitStack
+    ) -> DataFrame | None:
         """The rows for Spark, when the merge would touch too many bytes."""
         if how is None or self.spark is None or self.touched(table, rows, how) <= self.arrow_bytes_max:
             return None
-        return self.spark.createDataFrame(rows)
+        if rows.nbytes <= self.arrow_bytes_max:
+            return self.spark.createDataFrame(rows)
+        # not through the JVM's memory, which they may be too much for; the next owner clears away what is left there
+        home = table.stage.path.parent
+        home.mkdir(exist_ok=True)
+        folder = scratch.enter_context(tempfile.TemporaryDirectory(prefix="rows-", dir=home))
+        pq.write_table(rows, f"{folder}/rows.parquet")
+        return self.spark.read.parquet(folder)
 
     def touched(self, table: OwnedTable, rows: pa.Table, how: Merge) -> int:
         """Bytes of the files that a merge of `rows` would read; 0 while the whole table is small enough."""

@@ -104,6 +104,7 @@ class Flow:
         self.writers: list[Writer] = []
         self.detached = Detachments(clock=clock)
         self.commits_kept = COMMITS_KEPT
+        self._trim_next = 0
         self.pulse = Pulse()
         self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
@@ -531,7 +532,8 @@ class Flow:
     def readers(self, name: str) -> dict[str, int]:
         """The tables that read the versions of a table, and the last one that each has taken in full."""
         return {
-            writer.declared.name: writer.progress.position.versions.get(name, 0)
+            # what it has committed: of what is only remembered it knows nothing after a death
+            writer.declared.name: writer.table.entry.position.versions.get(name, 0)
             for writer in self.writers
             if not isinstance(writer, OverBronze) and name in writer.declared.inputs
         }
@@ -610,8 +612,8 @@ class Flow:
                 writer.settle(committer)
         if not after_seconds or now - self._recorded_at >= RECORD_SECONDS:
             more = self.book.record(self.tables(), committer)
+            more |= self.trim() >= FILES_AT_ONCE
             self._recorded_at = -RECORD_SECONDS if more else now
-            self.trim()
         for table in self.tables():
             table.tend()
 
@@ -622,8 +624,12 @@ class Flow:
         """
         if is_staged(self.settings.data / STAGED):
             return 0
-        gone = 0
-        for table in self.tables():
+        gone, tables = 0, list(self.tables())
+        for _ in tables:
+            if gone >= FILES_AT_ONCE:
+                break
+            table = tables[self._trim_next % len(tables)]
+            self._trim_next += 1  # who used a turn up comes last in the next
             gone += trim(
                 table,
                 needed=self._needed(table),
@@ -640,10 +646,7 @@ class Flow:
         """
         if table is not self.book.table:
             yield self.book.copied_upto(table) + 1
-        for writer in self.writers:  # by its commits: of what is only remembered it knows nothing after a death
-            taken = writer.table.entry.position.versions.get(table.name, 0)
-            if table.name in writer.declared.inputs and taken:
-                yield taken + 1
+        yield from (taken + 1 for taken in self.readers(table.name).values() if taken)
 
     def rebuild_book(self) -> int:
         """Write the copy of the entries anew from the commits; returns how many there are."""

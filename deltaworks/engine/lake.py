@@ -31,10 +31,8 @@ HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_
 TXN_APP = "deltaworks"
 _FILES_AHEAD = 1
 """Where rows may be too many, those of further files are not unpacked beforehand."""
+_Part = TypeVar("_Part", pa.Table, pa.RecordBatch)
 log = logging.getLogger("deltaworks.lake")
-
-
-Part = TypeVar("Part", pa.Table, pa.RecordBatch)
 
 
 class TooMuchError(Exception):
@@ -253,7 +251,7 @@ class OwnedTable:
         except pa.ArrowNotImplementedError:
             # delta-rs writes string views when it merges or deletes, and Arrow cannot prune files by those
             batches = (pa.Table.from_batches([batch]).filter(where) for batch in dataset.to_batches())
-            table = pa.concat_tables(_bounded(chain([dataset.schema.empty_table()], batches), bytes_max)).select(names)
+            table = pa.concat_tables(bounded(chain([dataset.schema.empty_table()], batches), bytes_max)).select(names)
         return table.cast(pa.schema([self.schema.field(name) for name in names]))
 
     def memory_per_row(self, keys: list[str], where: ds.Expression | None = None) -> pa.Table:
@@ -313,10 +311,10 @@ def _read(dataset: ds.Dataset, bytes_max: int | None, **which: Any) -> pa.Table:
     if bytes_max is None:
         return dataset.to_table(**which)
     scanner = dataset.scanner(fragment_readahead=_FILES_AHEAD, **which)
-    return pa.Table.from_batches(_bounded(scanner.to_batches(), bytes_max), schema=scanner.projected_schema)
+    return pa.Table.from_batches(bounded(scanner.to_batches(), bytes_max), schema=scanner.projected_schema)
 
 
-def _bounded(parts: Iterable[Part], bytes_max: int | None) -> list[Part]:
+def bounded(parts: Iterable[_Part], bytes_max: int | None) -> list[_Part]:
     """All parts; raises TooMuchError as soon as they are too much: a file may unpack to a thousand times its size."""
     found, size = [], 0
     for part in parts:

@@ -9,7 +9,7 @@ import deltalake
 
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.log import files_before
+from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
 from deltaworks.errors import LakeError
 
 
@@ -45,6 +45,9 @@ def link_table(held: Held, lake: Path) -> None:
     with suppress(FileNotFoundError):  # its owner shortens it from the other end
         for file in reversed(files_before(held.path, held.version + 1)):
             shutil.copy2(file, to / "_delta_log" / file.name)
+    if not log_has(to, held.version) or whole_from(to) not in (0, *checkpoints(to)):
+        finding = f"its log was shortened beyond version {held.version} meanwhile"
+        raise LakeError(held.name, finding, "Run it again")
     try:
         for name in held.files():
             link_file(held.path / name, to / name)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -47,26 +47,19 @@ def debts(table: OwnedTable, *, sizes: tuple[int, ...] = SIZES) -> list[Debt]:
     In each part the smallest files come first: what becomes of them belongs to the next class.
     """
     files = pa.table(table.delta.get_add_actions(flatten=True))
-    found = []
-    for part, mine in _parts(table, files):
-        for low, high in pairwise((0, *sizes)):
-            size = mine["size_bytes"]
-            small = mine.filter(pc.and_(pc.greater_equal(size, low), pc.less(size, high)))
-            if small.num_rows >= FILES_MIN:
-                newest = pc.max(small["modification_time"]).as_py()
-                found.append(Debt(part=part, size_max=high, files=small.num_rows, newest=newest))
-                break
-    return sorted(found, key=lambda debt: debt.newest)
-
-
-def _parts(table: OwnedTable, files: pa.Table) -> Iterator[tuple[tuple[str, str] | None, pa.Table]]:
-    if table.partition is None:
-        yield None, files
-        return
-    values = files[f"partition.{table.partition.name}"]
-    for value in pc.unique(values):
-        mine = pc.is_null(values) if value.as_py() is None else pc.fill_null(pc.equal(values, value), False)
-        yield (table.partition.name, _NULL if value.as_py() is None else str(value.as_py())), files.filter(mine)
+    column = None if table.partition is None else table.partition.name
+    part = pa.nulls(files.num_rows) if column is None else files[f"partition.{column}"]
+    classes = reduce(pc.add, (pc.greater_equal(files["size_bytes"], size).cast(pa.int8()) for size in sizes))
+    grouped = pa.table({"part": part, "class": classes, "newest": files["modification_time"]})
+    grouped = grouped.group_by(["part", "class"]).aggregate([([], "count_all"), ("newest", "max")]).sort_by("class")
+    found: dict[Any, Debt] = {}
+    for one in grouped.to_pylist():
+        value = one["part"]
+        if one["class"] == len(sizes) or one["count_all"] < FILES_MIN or value in found:
+            continue
+        named = None if column is None else (column, _NULL if value is None else str(value))
+        found[value] = Debt(part=named, size_max=sizes[one["class"]], files=one["count_all"], newest=one["newest_max"])
+    return sorted(found.values(), key=lambda debt: debt.newest)
 
 
 def compact_debts(
@@ -74,16 +67,14 @@ def compact_debts(
 ) -> Iterator[int]:
     """Put small files together where that pays, a commit for each part; yields how many files each has replaced."""
     tried: set[tuple[tuple[str, str] | None, int]] = set()
-    while True:
-        left = [debt for debt in debts(table, sizes=sizes) if (debt.part, debt.size_max) not in tried]
-        if not left:
-            break
-        debt = left[0]
-        tried.add((debt.part, debt.size_max))  # once: new files come while others are put together
-        entry = table.entry.follow("compact", command=command)
-        # twice the size: two that are nearly of it go together too
-        if committer.rewrite(table, entry, size_max=2 * debt.size_max, part=debt.part):
-            yield debt.files
+    # each once: new files come while others are put together
+    while left := [debt for debt in debts(table, sizes=sizes) if (debt.part, debt.size_max) not in tried]:
+        for debt in left:
+            tried.add((debt.part, debt.size_max))
+            entry = table.entry.follow("compact", command=command)
+            # twice the size: two that are nearly of it go together too
+            if committer.rewrite(table, entry, size_max=2 * debt.size_max, part=debt.part):
+                yield debt.files
     if tried:
         table.checkpoint()  # readers need not open what went
 
@@ -129,6 +120,8 @@ def vacuum(
         if version >= table.data_version:
             continue
         first = read_log(table.path, version + 1)
+        if first is None and not version:
+            continue  # it has taken nothing, and takes what there is
         if first is None or first.at is None:
             finding = f"{reader} has taken {table.name} up to version {version}, and the log begins later"
             raise CommandError(f"command {command}", finding, f"Rebuild {reader}")

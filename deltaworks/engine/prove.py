@@ -172,11 +172,12 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
     as_streamed(flow, lake)
     left_out_again(flow, cut.unfit)
     writers = {writer.declared.name: writer for writer in flow.writers}
+    for name, until in cut.batches.items():  # first of all: the logs that tell may not wait for the work
+        writer = writers[name]
+        assert isinstance(writer, OverBronze)
+        writer.until, writer.patched = until, _used(cut, name, lake) if writer.patched else {}
     for name in _way(catalog, cut.table):
         writer = writers[name]
-        if isinstance(writer, OverBronze):
-            writer.until = cut.batches[name]
-            writer.patched = _used(cut, name, lake) if writer.patched else {}
         while writer.behind():
             flow.take_slice(name, spark)
         use_late_again(flow, name, spark, lake, uses=cut.uses.get(name, 0))

@@ -1,7 +1,8 @@
 """`ops.ledger_<app>`: every commit of an app's tables, kept when the tables' logs are cleaned up. No Spark here.
 
 The entries in the commits are the truth, this is their copy: written by the owner of the tables, outside the hot path,
-and made anew from the commits at any time. How far each table's log is copied stands in this table's own position.
+and made anew from the commits as far as the logs still tell them; beyond that it is all that there is. How far each
+table's log is copied stands in this table's own position.
 One table per app, because each Delta table has one owner; analysts see all of them as `ops.ledger`.
 """
 
@@ -149,7 +150,7 @@ def _beyond(table: OwnedTable, marks: _Marks) -> Iterator[dict[str, object]]:
     """The commits of a table beyond its mark, which moves along."""
     key, first = _key(table), first_version(table.path) or 0
     begin = max(marks.get(key, -1) + 1, first)
-    if key in marks and begin > marks[key] + 1:  # a driver that was away for as long as logs are kept
+    if key in marks and begin > marks[key] + 1:  # not by the owner, who copies first
         log.warning("%s: the commits %d to %d are in no log any more", table.name, marks[key] + 1, begin - 1)
     for version in range(begin, table.version + 1):
         logged = read_log(table.path, version)

@@ -47,6 +47,13 @@ class Stage:
         """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
         if self._followed is not None and self._is_outlived(version):
             self.renew()
+        try:
+            self._follow(version, files)
+        except OSError:
+            self.renew()  # a full disk: it has a part, and would not take the same again
+            raise
+
+    def _follow(self, version: int, files: Iterable[str]) -> None:
         log = self.path / _LOG
         log.mkdir(parents=True, exist_ok=True)
         for name in self._unseen(version):

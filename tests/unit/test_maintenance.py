@@ -32,7 +32,7 @@ def files(owner: ArrowOwner, table: str) -> int:
 
 
 def test_files_that_nobody_needs_go_and_the_stream_goes_on(tmp_path: Path) -> None:
-    """Bronze is read as it stands. The two commits of a VACUUM are the owner's: nobody takes them for a stranger's."""
+    """Bronze is read as it stands. The commit of a VACUUM is the owner's: nobody takes it for a stranger's."""
     owner, log = small_files(tmp_path)
 
     done = carry_out(owner, command("vacuum", "bronze.web_events", hours=0))

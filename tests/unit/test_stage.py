@@ -1,5 +1,7 @@
 """A stage: what is committed there is the table's next version, or nothing. Here delta-rs stands in for Spark."""
 
+import errno
+import os
 from pathlib import Path
 
 import deltalake
@@ -88,6 +90,29 @@ def test_stage_begins_at_the_last_checkpoint(table: Path) -> None:
     stage.follow(1, files=files(table))
 
     assert keys(stage.path) == [1, 2]
+
+
+def test_stage_that_could_not_follow_begins_anew(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full: half of it is there, and what is there is not linked a second time."""
+    for key in (2, 3):
+        put(table, key)
+    stage, link, left = Stage(table), os.link, [1]
+
+    def full(source: Path, target: Path) -> None:
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left.pop()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space"):
+        stage.follow(2)
+    monkeypatch.undo()
+
+    stage.follow(2, files=files(table))
+    put(stage.path, 4)
+    assert stage.publish(3)
+    assert keys(table) == [1, 2, 3, 4]
 
 
 def test_nothing_committed_is_nothing_published(table: Path) -> None:

@@ -13,8 +13,11 @@ import pyarrow as pa
 import pytest
 
 from deltaworks.analyst import connect
+from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.lake import CHECKPOINT_COMMITS, OwnedTable
+from deltaworks.engine.linking import link_table
 from deltaworks.engine.log import checkpoints, first_version, newest_version, whole_from
 from deltaworks.engine.points import listening
 from deltaworks.engine.rewind import before, plan, stage
@@ -28,7 +31,7 @@ from deltaworks.settings import Settings
 from tests.arrow_flow import ArrowOwner as OwnerWithGold
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command, replay
-from tests.flows import START, Crash, Log, carry_out
+from tests.flows import BY_ARROW, START, Crash, Log, carry_out
 from tests.shop_rows import broken, view
 
 BRONZE, VIEWS, GOLD = "bronze.web_events", "silver.page_views", "gold.page_views_per_minute"
@@ -211,6 +214,10 @@ def test_slow_reader_finds_what_it_has_not_taken(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=f"its log begins after version {taken}, up to which it was taken"):
         offered(silver, taken)
     assert offered(silver, 0) == 60
+    assert 0 in owner.flow.readers(VIEWS).values()  # it holds no log, and no file
+    assert maintenance.vacuum(
+        silver.table, readers=owner.flow.readers(VIEWS), hours=0, command=1, committer=BY_ARROW
+    )  # fmt: skip
 
 
 def offered(source: Input, after: int) -> int:
@@ -220,6 +227,38 @@ def offered(source: Input, after: int) -> int:
     assert found is not None
     assert isinstance(found.rows, pa.Table)
     return int(found.rows.num_rows)
+
+
+def test_every_log_is_cut_however_little_is_cut_in_a_turn(
+    long: tuple[ArrowOwner, Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that is used up by one table leaves the next one to the others."""
+    owner, log = long
+    cut(owner)
+    monkeypatch.setattr("deltaworks.engine.flow.FILES_AT_ONCE", 25)
+    for number in range(60, 160):
+        work(owner, log, number)
+        if number % 5 == 0:
+            owner.flow.settle()
+
+    lengths = {
+        one.name: (newest_version(one.path) or 0) - (first_version(one.path) or 0)
+        for one in owner.flow.tables() if one.version > 100
+    }  # fmt: skip
+    assert len(lengths) >= 2
+    assert max(lengths.values()) <= KEPT + 3 * CHECKPOINT_COMMITS, lengths
+
+
+def test_table_whose_log_was_cut_meanwhile_is_not_laid_out_empty(long: tuple[ArrowOwner, Log], tmp_path: Path) -> None:
+    """It was opened long ago: what is left of its log begins later, and would open as an empty table."""
+    owner, log = long
+    held = Held(BRONZE, table(owner, BRONZE).path)
+    work(owner, log, *range(60, 130))
+    cut(owner)
+    assert (first_version(held.path) or 0) > held.version
+
+    with pytest.raises(LakeError, match=f"its log was shortened beyond version {held.version} meanwhile"):
+        link_table(held, tmp_path / "other")
 
 
 def test_what_is_staged_is_waited_for_but_not_for_ever(long: tuple[ArrowOwner, Log]) -> None:

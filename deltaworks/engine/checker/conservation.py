@@ -52,8 +52,10 @@ def _history(held: Held) -> Iterator[Finding]:
             return
         if not entry.counts.balanced:
             yield _found(held, f"version {at}: {_unbalanced(entry.counts)}", _DEFECT)
-        if later is not None and at == version - 1:  # a copy may lack some: its owner was away for long
+        if later is not None and at == version - 1:
             yield from (_found(held, f"version {version}: {what}", _DEFECT) for what in _steps(entry, later))
+        elif later is not None:
+            yield _found(held, f"versions {at + 1} to {version - 1} are in no log and not in ops.ledger", _OWNER)
         later, version = entry, at
     if later is not None and version == 0 and later.totals != later.counts:
         yield _found(held, "version 0: its totals are not its counts", _DEFECT)

@@ -147,6 +147,7 @@ class LateRows:
         self.side, self.main = side, main
         self.using = 0
         """The use in hand, whose rows count as used while it is computed."""
+        self._sizes: pa.Table | None = None
 
     @property
     def uses(self) -> int:
@@ -194,8 +195,13 @@ class LateRows:
 
     def _within(self, places: pa.ChunkedArray, bytes_max: int) -> pa.ChunkedArray:
         """The first of these coordinates, in their order, whose rows are within the bound; one at least."""
-        sized = self.side.memory_per_row(["_source"], where=ds.field("_source").isin(places.combine_chunks()))
-        sizes = pc.cumulative_sum(sized.sort_by("_source")["bytes"])
+        known = self._sizes
+        if known is None or not pc.all(pc.is_in(places, known["_source"])).as_py():
+            # of all that are open: to look through the rows for each use would unpack all of them each time
+            sized = self.side.memory_per_row(["_source", "_claimed"])
+            open_rows = pc.fill_null(pc.greater(sized["_claimed"], self.uses), True)
+            known = self._sizes = sized.filter(open_rows).select(["_source", "bytes"])
+        sizes = pc.cumulative_sum(known.filter(pc.is_in(known["_source"], places)).sort_by("_source")["bytes"])
         return places.slice(0, max(1, pc.sum(pc.less_equal(sizes, bytes_max)).as_py()))
 
 

@@ -13,7 +13,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
-from deltaworks.engine.lake import OwnedTable, TooMuchError
+from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.poison import FOUND_MAX, TooManyError, culprits, is_of_rows, name_of
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
@@ -226,13 +226,15 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
     if size > bytes_max // PACKED:
         return _changes_by_spark(spark, table, after, names)
     try:
-        feed = pa.table(table.delta.load_cdf(starting_version=after + 1, ending_version=table.version))
+        stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
+        reader = pa.RecordBatchReader.from_stream(stream)
+        feed = pa.Table.from_batches(bounded(reader, bytes_max), schema=reader.schema)
     except DeltaError:  # its files or log entries are gone: the view is recomputed whole
         return None
-    if feed.nbytes > bytes_max:
+    except TooMuchError:
         return _changes_by_spark(spark, table, after, names)
     schema = pa.schema([table.schema.field(name) for name in names])
-    return pa.table(feed.select(names).cast(schema))
+    return feed.select(names).cast(schema)
 
 
 def _changes_by_spark(spark: SparkSession, table: OwnedTable, after: int, names: list[str]) -> DataFrame:
