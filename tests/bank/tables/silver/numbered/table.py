@@ -4,7 +4,7 @@ from deltaworks.words import Column, Table, append, hours, json
 
 TABLE = Table(
     app="bank",
-    reads=json("bronze.came", topic="numbered"),
+    reads=json("bronze.events", topic="numbered"),
     kept_as=append(dedupe_by=("event_id",), within=hours(2)),
     columns=(
         Column("event_id", "string", null=False, doc="Given by the sender; the same in every copy."),

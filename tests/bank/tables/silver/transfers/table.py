@@ -4,7 +4,7 @@ from deltaworks.words import Column, Table, debezium, latest
 
 TABLE = Table(
     app="bank",
-    reads=debezium("bronze.came", table="public.transfers"),
+    reads=debezium("bronze.changes", table="public.transfers"),
     kept_as=latest(keys=("transfer_id",)),
     columns=(
         Column("transfer_id", "bigint", null=False, doc="Counted from 1 on."),
