@@ -8,6 +8,7 @@ from random import Random
 
 import psycopg
 
+from deltaworks import processes
 from deltaworks.control import Store
 from deltaworks.errors import ControlError
 from deltaworks.local import connect, stack
@@ -58,12 +59,14 @@ def recover(scene: Scene, *, apps: Collection[str], lost: Mapping[str, int]) -> 
     def left() -> float:
         return FRESH_SECONDS_MAX - (time.monotonic() - began)
 
-    waited = _until(lambda: not_well(scene.settings, scene.store, apps), left)
-    waited = waited or _until(lambda: _not_captured(scene), left)
+    def unwell() -> str:
+        return not_well(scene.settings, scene.store, apps)
+
+    waited = [_until(unwell, left), _until(lambda: _not_captured(scene), left)]
     balanced = balance(scene.settings, seconds_max=max(left(), 0), apps=apps, lost=lost)
+    waited.append(_until(unwell, left))  # a part that nobody needed meanwhile may be away still
     seconds = time.monotonic() - began
-    findings = [waited] if waited else []
-    findings += balanced.findings
+    findings = [*filter(None, waited), *balanced.findings]
     found = catalog.load(scene.settings.project)
     with Picture(found, scene.settings.lake) as picture:
         findings += [str(one) for one in check(picture, at_rest=False)]
@@ -82,6 +85,8 @@ def not_well(settings: Settings, store: Store, apps: Collection[str]) -> str:
             return str(error)
         if lease is None or beat is None or not lease.live or lease.released_at is not None:
             return f"app {app} has no driver"
+        if not processes.lives(lease.pid, lease.process_started):
+            return f"the driver of {app} is dead"
         if beat.epoch != lease.epoch or beat.state != "running" or beat.age_seconds > _BEAT_SECONDS_MAX:
             return f"the driver of {app} is {beat.state}, last heard of {beat.age_seconds:.0f} s ago"
     return ""

@@ -54,6 +54,7 @@ class Traffic:
             {
                 "bootstrap.servers": self._settings.kafka, "acks": "all", "enable.idempotence": idempotent,
                 "message.timeout.ms": _PATIENCE_SECONDS * 1000, "reconnect.backoff.max.ms": 2_000, "log_level": 2,
+                "topic.metadata.refresh.interval.ms": 5_000,  # a new partition gets its share soon
             }
         )  # fmt: skip
 
