@@ -23,8 +23,10 @@ def needs_source(scene: Scene) -> str:
 def kill_in_snapshot(scene: Scene) -> Lost:
     """Have the source read anew, and kill Connect while it does."""
     source.resnapshot(scene.settings)
-    time.sleep(scene.seconds(0, 1.5))
+    time.sleep(scene.seconds(0, 1))
+    where = "in its snapshot" if connect.in_snapshot(scene.settings) else "before or after its snapshot"
     parts.kill(scene, "connect")
+    scene.say(f"Connect was {where}, by what it had recorded")
     return {}
 
 
