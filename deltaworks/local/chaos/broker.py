@@ -21,7 +21,7 @@ from deltaworks.words.reading import Debezium, Json
 
 _SECONDS = 30.0
 _COPIED = 200
-_AHEAD = 5
+AHEAD = 5
 _FAR = "2099-01-01T00:00:00Z"
 _FAR_SECONDS = 4_070_908_800
 _WIRES = {"micros": 1_000_000, "millis": 1_000, "seconds": 1}
@@ -96,11 +96,11 @@ def send_from_2099(scene: Scene) -> Lost:
     if not found:
         raise StackError(f"topic {scene.topic}", "has no event with a time yet", "Send it something")
     producer = Producer({"bootstrap.servers": scene.settings.kafka, "acks": "all"})
-    for _ in range(_AHEAD):
+    for _ in range(AHEAD):
         event = scene.chance.choice(found) | _ahead(table)
         producer.produce(scene.topic, json.dumps(event).encode())
     _flushed(producer)
-    scene.say(f"{_AHEAD} events of 2099 were sent to {scene.topic}: {table.name} must set them aside")
+    scene.say(f"{AHEAD} events of 2099 were sent to {scene.topic}: {table.name} must set them aside")
     return {}
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from deltaworks.errors import StackError
 from deltaworks.local import connect, doctor, source, stack
@@ -22,7 +23,7 @@ def needs_source(scene: Scene) -> str:
 
 def kill_in_snapshot(scene: Scene) -> Lost:
     """Have the source read anew, and kill Connect while it does."""
-    source.resnapshot(scene.settings)
+    _read_anew(scene)
     time.sleep(scene.seconds(0, 1))
     where = "in its snapshot" if connect.in_snapshot(scene.settings) else "before or after its snapshot"
     parts.kill(scene, "connect")
@@ -35,7 +36,7 @@ def drop_slot(scene: Scene) -> Lost:
     name = _config(scene)["slot.name"]
     try:
         stack.hold(scene.settings, "connect")
-        with _as_admin(scene) as connection:
+        with _connected(scene, "source_admin") as connection:
             connection.execute("select pg_drop_replication_slot(%s)", (name,))
         scene.say(f"slot {name} was dropped")
         scene.wait(scene.seconds(2, 6))  # what is written now is in no slot
@@ -50,9 +51,8 @@ def drop_slot(scene: Scene) -> Lost:
 
     scene.until(named, "the doctor names the slot")
     scene.say(f"the doctor says: {told[0]}")
-    scene.until(lambda: _answers(scene), "Connect answers")
-    _, after = source.resnapshot(scene.settings)
-    scene.say(f'ran "deltaworks source resnapshot": the source is read as {after.prefix}')
+    after = _read_anew(scene)
+    scene.say(f'ran "deltaworks source resnapshot": the source is read as {after}')
     return {}
 
 
@@ -60,10 +60,12 @@ def change_schema(scene: Scene) -> Lost:
     """Add a column, write rows that have it, drop it, write again."""
     table = _table(scene)
     names = {"table": sql.Identifier(*table.split(".")), "column": sql.Identifier("chaos_column")}
-    with psycopg.connect(scene.settings.source_dsn(), connect_timeout=5, autocommit=True) as connection:
+    with _connected(scene, "shop") as connection:
         key = _key(connection, table)
         touch = _TOUCH.format(**names, key=sql.Identifier(key), rows=_ROWS)
-        connection.execute(sql.SQL("alter table {table} add column {column} text default 'new'").format(**names))
+        connection.execute(
+            sql.SQL("alter table {table} add column if not exists {column} text default 'new'").format(**names)
+        )
         try:
             connection.execute(touch)
             scene.say(f"{table} has one column more, and {_ROWS} of its rows were written again")
@@ -76,10 +78,17 @@ def change_schema(scene: Scene) -> Lost:
 
 def wal_position(scene: Scene) -> int:
     """How far the source has written."""
-    with _as_admin(scene) as connection:
+    with _connected(scene, "source_admin") as connection:
         row = connection.execute("select (pg_current_wal_lsn() - '0/0')::bigint").fetchone()
     assert row is not None, "a function's result"
     return int(row[0])
+
+
+def _read_anew(scene: Scene) -> str:
+    """Begin another life of the source; gives its prefix."""
+    scene.until(lambda: _answers(scene), "Connect answers")
+    _connected(scene, "source_admin").close()
+    return source.resnapshot(scene.settings)[1].prefix
 
 
 def _answers(scene: Scene) -> bool:
@@ -110,5 +119,11 @@ def _key(connection: "psycopg.Connection[Any]", table: str) -> str:
     return str(row[0])
 
 
-def _as_admin(scene: Scene) -> "psycopg.Connection[Any]":
-    return psycopg.connect(scene.settings.dsn("source_admin"), connect_timeout=5, autocommit=True)
+@retry(  # another fault may have just ended the server
+    retry=retry_if_exception_type(psycopg.OperationalError),
+    stop=stop_after_delay(60),
+    wait=wait_fixed(0.5),
+    reraise=True,
+)
+def _connected(scene: Scene, role: str) -> "psycopg.Connection[Any]":
+    return psycopg.connect(scene.settings.dsn(role), connect_timeout=5, autocommit=True)
