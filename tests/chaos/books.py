@@ -1,11 +1,14 @@
-"""The last judge of the short drill: the shop's own comparison, which does not read the ledger."""
+"""The judges after the last fault: the ledger in the commits, and the shop's own comparison, which does not read it."""
 
 import json
 import subprocess
 from typing import Any
 
+from deltaworks.engine.balance import Balance, balance
 from deltaworks.errors import StackError
 from deltaworks.settings import ROOT, Settings
+
+__all__ = ["Balance", "balance", "compare"]
 
 
 def compare(settings: Settings, *, wait_seconds: float) -> list[dict[str, Any]]:

@@ -9,11 +9,10 @@ from typing import Any
 
 from deltaworks import catalog
 from deltaworks.control import Store
-from deltaworks.engine.balance import Balance, balance
 from deltaworks.errors import ControlError, StackError
 from deltaworks.local import stack
 from deltaworks.settings import Settings
-from tests.chaos.books import compare
+from tests.chaos.books import Balance, balance, compare
 from tests.chaos.probes import Fresh, Probes
 from tests.chaos.shopping import Shopping
 from tests.chaos.victims import Victim, kill
