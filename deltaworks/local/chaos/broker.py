@@ -1,6 +1,7 @@
 """Faults of topics, and of those who send to them."""
 
 import json
+import re
 import shutil
 import time
 import uuid
@@ -35,8 +36,9 @@ def pass_retention(scene: Scene) -> Lost:
         read = scene.read_up_to(scene.topic)
         ends = _ends(scene)
         lost = sum(max(0, end - read.get(partition, end)) for partition, end in ends.items())
+        admin = kafka.admin_client(scene.settings)  # kept: an answer never comes to a client that is gone
         places = [TopicPartition(scene.topic, partition, end) for partition, end in ends.items()]
-        for answer in kafka.admin_client(scene.settings).delete_records(places).values():
+        for answer in admin.delete_records(places).values():
             answer.result(timeout=_SECONDS)
     if not lost:
         raise StackError(f"topic {scene.topic}", "everything had been read: nothing was lost", "Send it something")
@@ -67,8 +69,7 @@ def add_partitions(scene: Scene) -> Lost:
     admin = kafka.admin_client(scene.settings)
     admin.create_partitions([NewPartitions(scene.topic, count)])[scene.topic].result(timeout=_SECONDS)
     scene.say(f"{scene.topic} has {count} partitions now")
-    declared = scene.settings.topics[scene.topic].partitions
-    _declare(scene, declared, count)
+    _declare(scene, count)
     return {}
 
 
@@ -180,15 +181,15 @@ def _set_aside(scene: Scene) -> Path:
     return folder
 
 
-def _declare(scene: Scene, before: int, count: int) -> None:
+def _declare(scene: Scene, count: int) -> None:
     """Write the number of partitions into topics.toml; where it does not stand plainly, a person has to."""
     path = scene.settings.project / "topics.toml"
-    head, found, rest = path.read_text().partition(f"[{scene.topic}]\n")
-    own, mark, others = rest.partition("\n[")
-    if not found or f"partitions = {before}" not in own:
+    name = rf'(?:{re.escape(scene.topic)}|"{re.escape(scene.topic)}")'
+    declared = re.compile(rf"(^\[{name}\]\n(?:[^\[\n].*\n|\n)*?partitions = )\d+", re.MULTILINE)
+    text, found = declared.subn(rf"\g<1>{count}", path.read_text(), count=1)
+    if not found:
         raise StackError(str(path), f"{scene.topic} is not declared plainly", f"Declare partitions = {count}")
-    own = own.replace(f"partitions = {before}", f"partitions = {count}", 1)
-    path.write_text(f"{head}{found}{own}{mark}{others}")
+    path.write_text(text)
     scene.say(f"topics.toml declares {count} now")
 
 
