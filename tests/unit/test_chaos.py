@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from deltaworks.cli.recovery import with_taken
+from deltaworks.cli.recovery import _expected, with_taken
+from deltaworks.engine.checker import Finding
 from deltaworks.errors import StackError
 from deltaworks.local.chaos import broker, disk
 from deltaworks.local.chaos.fault import Scene
@@ -104,6 +105,16 @@ def test_what_is_taken_away_adds_up_until_a_topic_begins_anew() -> None:
     """Nothing of a topic made anew is shown as gone."""
     assert with_taken({"a": 3}, {"a": 2, "b": 1}) == {"a": 5, "b": 1}
     assert with_taken({"a": 3}, {"a": 0}) == {"a": 0}
+
+
+def test_only_what_was_taken_away_is_expected_to_be_gone() -> None:
+    """Of this topic, and nothing else that the checker finds there."""
+    gone = Finding("I1", "bronze.a a/0", "5 offsets were gone before they were read", "Raise retention_hours")
+
+    assert _expected(gone, {"a": 5})
+    assert not _expected(gone, {"b": 5})
+    assert not _expected(gone, {"a": 0})
+    assert not _expected(gone._replace(finding="4 rows from 3 offsets"), {"a": 5})
 
 
 def test_report_shows_the_last_time_of_each_fault_and_every_seed() -> None:

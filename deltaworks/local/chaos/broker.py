@@ -52,8 +52,8 @@ def recreate(scene: Scene) -> Lost:
     with _app_away(scene):
         admin.delete_topics([scene.topic])[scene.topic].result(timeout=_SECONDS)
         scene.until(lambda: scene.topic not in admin.list_topics(timeout=_SECONDS).topics, "the topic is gone")
-        admin.create_topics([NewTopic(scene.topic, partitions, 1)])[scene.topic].result(timeout=_SECONDS)
-        kafka.create_topics(scene.settings)  # with the settings that are declared
+        anew = NewTopic(scene.topic, partitions, 1, config=kafka.topic_config(scene.settings.topics[scene.topic]))
+        admin.create_topics([anew])[scene.topic].result(timeout=_SECONDS)
     scene.say(f"topic {scene.topic} was deleted and made anew")
     scene.until(lambda: "it was made anew" in _last_error(scene), "the app says that the topic was made anew")
     scene.say(f"the app says: {_last_error(scene)}")
