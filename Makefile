@@ -23,8 +23,9 @@ down: ## stop every process of the local stack
 test: setup ## lint and all tests; bin/test unit tidy runs single groups
 	@bin/test
 
-proof: setup ## die at every step of every kind of table, check, report (long; PROOF="--seed 7 --app shop" for a part)
+proof: setup ## die at every step of every kind of table, do every fault to a stack, report (long; PROOF="--app shop": only that part of the first)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)
+	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.chaos.faults --random-seeds 20 --page)
 
 lint: setup ## Ruff and mypy
 	@bin/test lint

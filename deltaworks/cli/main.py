@@ -24,6 +24,7 @@ _MODULES = (
     "prove",
     "compute_again",
     "demo",
+    "chaos",
 )
 main = typer.Typer(
     name="deltaworks",

@@ -117,15 +117,28 @@ def register_connector(settings: Settings) -> None:
 
 
 def committed_lsn(settings: Settings) -> int | None:
-    """Up to which byte of the WAL the project's connector has read, as Connect has recorded it; None if nowhere yet."""
+    """Up to which byte of the WAL the project's connector has read, as Connect has recorded it; None if nowhere yet.
+
+    In a snapshot that is where it began, while most of its rows are to come: see `in_snapshot`.
+    """
+    known = [offset.get("lsn") for offset in _offsets(settings)]
+    return max((int(lsn) for lsn in known if lsn is not None), default=None)
+
+
+def in_snapshot(settings: Settings) -> bool:
+    """Whether the last that Connect has recorded is a row of a snapshot that is not over."""
+    return any(offset.get("snapshot") for offset in _offsets(settings))
+
+
+def _offsets(settings: Settings) -> list[dict[str, Any]]:
+    """What Connect has recorded of this life of the source: those of earlier lives stay there too."""
     found = connector_of(settings)
     status, body = (0, None) if found is None else ask(settings, "GET", f"/connectors/{found[0]}/offsets")
-    if status != 200 or body is None:
-        return None
-    prefix = found[1].get("topic.prefix") if found else None  # those of earlier lives of the source stay there too
+    if status != 200 or body is None or found is None:
+        return []
+    prefix = found[1].get("topic.prefix")
     mine = [one for one in body["offsets"] if one["partition"].get("server") == prefix]
-    known = [one["offset"].get("lsn") for one in mine if one["offset"] is not None]
-    return max((int(lsn) for lsn in known if lsn is not None), default=None)
+    return [one["offset"] for one in mine if one["offset"] is not None]
 
 
 def ask(settings: Settings, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
