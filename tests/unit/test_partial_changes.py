@@ -19,6 +19,7 @@ from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import _tally
 from deltaworks.engine.writers.partial import carried
+from deltaworks.engine.writers.patches import PATCHES, Patches
 from deltaworks.engine.writers.quarantine import QUARANTINE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
@@ -59,6 +60,7 @@ class Lake:
             own=Input(table=self.main),
             source=Input(table=self._owned("shop_changes", BRONZE)),
             quarantine=self.quarantine,
+            patches=Patches(lambda: self._owned("members__patches", PATCHES), there=False),
             deleted=self._owned("members__deleted", latest.deleted_schema(declared)),
             waiting=lambda: self._waiting,
         )
