@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,9 +83,12 @@ def order(
 
 def ordered(
     table: str, *, kind: str, arguments: Mapping[str, object], by: str | None, reason: str, wait: bool = True,
-    app: str | None = None, timeout: float | None = None,
+    app: str | None = None, timeout: float | None = None, sent: Callable[[], None] | None = None,
 ) -> "Command | None":  # fmt: skip
-    """The same without a word about how it ended; None if nobody waits for that."""
+    """The same without a word about how it ended; None if nobody waits for that.
+
+    `sent` is called once the order has a number: from then on it may be carried out.
+    """
     from deltaworks import catalog
     from deltaworks.control import Store
 
@@ -98,6 +101,8 @@ def ordered(
             app=app, table=table, kind=kind, arguments=arguments, by=by or user(), reason=reason,
             timeout_seconds=timeout,
         )  # fmt: skip
+        if sent is not None:
+            sent()
         if not wait:
             _say(f'command {number} is queued for app {app}; "deltaworks commands show {number}"')
             return None

@@ -208,6 +208,10 @@ class Staging:
     folder: Path
     ordered: bool = False
 
+    def is_ordered(self) -> None:
+        """There is such an order now."""
+        self.ordered = True
+
 
 def _publish(
     now: Settings, name: str, lay_out: Callable[[Path], bool], *, by: str | None, reason: str, tries: int = _TRIES
@@ -223,8 +227,8 @@ def _publish(
         with staging(now) as staged:
             if not lay_out(staged.folder):
                 return
-            staged.ordered = True
-            ended = ordered(name, kind="publish", arguments={"folder": staged.folder.name}, by=by, reason=reason)
+            arguments = {"folder": staged.folder.name}
+            ended = ordered(name, kind="publish", arguments=arguments, by=by, reason=reason, sent=staged.is_ordered)
             staged.ordered = False
         assert ended is not None, "it was waited for"
         if not left or ended.state != "failed" or SINCE not in (ended.error or ""):

@@ -52,9 +52,10 @@ def patch(
     new = _changed(name, place, fields) if value is None else _given(value)
     with staging(now) as staged:  # not among the order's arguments, which everybody may read who may see orders
         _write(staged.folder / VALUE, new)
-        staged.ordered = True
         arguments = {**place, "folder": staged.folder.name}
-        ended = ordered(name, kind="patch_refused_row", arguments=arguments, by=by, reason=reason)
+        ended = ordered(
+            name, kind="patch_refused_row", arguments=arguments, by=by, reason=reason, sent=staged.is_ordered
+        )
         staged.ordered = False
     assert ended is not None, "it was waited for"
     told(ended)

@@ -205,8 +205,9 @@ def _computed(found: "Catalog") -> list[str]:
 
 def _known(found: "Catalog", table: str | None) -> Sequence[str]:
     """The tables that leave rows out; if one is named, that one, or a usage error."""
-    if table is not None and found[table.removesuffix("__quarantine")].name in _computed(found):
-        return [table]
+    named = None if table is None else found[table.removesuffix("__quarantine")].name
+    if named is not None and named in _computed(found):
+        return [named]
     return [*parsing(found, table), *(_computed(found) if table is None else ())]
 
 
@@ -254,11 +255,10 @@ def _place(sample: object) -> str:
 
 def _print_cause(row: Mapping[str, object]) -> None:
     """A cause on two lines: reasons are long."""
+    show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
     if "of" in row:
-        show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
         show.out.print(f"  cannot be computed, such as {row['sample']} of {row['of']}", markup=False, soft_wrap=True)
         return
-    show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
     times = f"{row['first_seen']:%Y-%m-%d %H:%M:%S} to {row['last_seen']:%Y-%m-%d %H:%M:%S}"
     show.out.print(f"  {times}, last {_place(row['sample'])}", markup=False, soft_wrap=True)
 

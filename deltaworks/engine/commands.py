@@ -3,6 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -194,13 +196,30 @@ def _decide(command: Command, flow: Flow) -> dict[str, int]:
     place = str(given["topic"]), int(given["partition"]), int(given["offset"])
     if command.kind == "withdraw_patch":
         return flow.withdraw_patch(name, place, command=command.id)
+    file = flow.settings.data / STAGED / str(given["folder"]) / VALUE
+    if flow.patched(name, place, command=command.id):  # an owner died since
+        _forget(file)
+        return {"patched": 1}
     try:
-        value = (flow.settings.data / STAGED / str(given["folder"]) / VALUE).read_bytes()
+        value = file.read_bytes()
     except FileNotFoundError:
         raise CommandError(f"command {command.id}", "its value is not there any more", "Order it again") from None
     who, why, when = command.requested_by, command.reason, command.requested_at
     patch = Patch(place=place, value=value, by=who, reason=why, command=command.id, at=when)
-    return flow.patch_refused(name, patch)
+    try:
+        done = flow.patch_refused(name, patch)
+    except CommandError:
+        _forget(file)
+        raise
+    _forget(file)
+    return done
+
+
+def _forget(value: Path) -> None:
+    """Who gave the order may not live any more to do it."""
+    value.unlink(missing_ok=True)
+    with suppress(OSError):  # gone, or something else lies there
+        value.parent.rmdir()
 
 
 def _table(command: Command, flow: Flow) -> OwnedTable:

@@ -503,6 +503,10 @@ class Flow:
         writer.patches.withdraw(committer, side.discarded(command), command=command)
         return {"discarded": discarded}
 
+    def patched(self, name: str, place: Place, *, command: int) -> bool:
+        """Whether the patch that an order gave a row stands."""
+        return self._parsing(name, command).patches.has(place, command=command)
+
     def patch_refused(self, name: str, patch: Patch) -> dict[str, int]:
         """Give a refused row another value; raises CommandError as the writer does."""
         self._parsing(name, patch.command).patch(self._committer(None), patch)

@@ -24,6 +24,7 @@ from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.rewind import laid_out
 from deltaworks.engine.through import Lineage
+from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.patches import Place, used_by
 from deltaworks.engine.writers.writer import code_of, suite_of
@@ -175,7 +176,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
     for name, until in cut.batches.items():  # first of all: the logs that tell may not wait for the work
         writer = writers[name]
         assert isinstance(writer, OverBronze)
-        writer.until, writer.patched = until, _used(cut, name, lake) if writer.patched else {}
+        writer.until, writer.patched = until, _used(cut, writer, lake) if writer.patched else {}
     for name in _way(catalog, cut.table):
         writer = writers[name]
         while writer.behind():
@@ -183,11 +184,14 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
         use_late_again(flow, name, spark, lake, uses=cut.uses.get(name, 0))
 
 
-def _used(cut: Cut, name: str, lake: Path) -> dict[Place, bytes]:
+def _used(cut: Cut, writer: OverBronze, lake: Path) -> dict[Place, bytes | None]:
     """The patches that a table over bronze had used by then: its quarantine of then tells."""
-    beside = laid_out(lake, name, cut.versions[name])
-    aside = next((held for held in beside if held.name == f"{name}__quarantine"), None)
-    return {} if aside is None else used_by(lake, name, aside.delta, upto=cut.batches[name])
+    name = writer.declared.name
+    held = {one.name: one.delta for one in laid_out(lake, name, cut.versions[name])}
+    if (aside := held.get(f"{name}__quarantine")) is None:
+        return {}
+    events = held[name] if isinstance(writer, AppendWriter) else None
+    return used_by(lake, name, aside, upto=cut.batches[name], events=events)
 
 
 def _changed(lineage: Lineage, catalog: Catalog, cut: Cut) -> tuple[str, ...]:

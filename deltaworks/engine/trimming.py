@@ -16,6 +16,7 @@ from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import checkpoints, files_before, log_has
 from deltaworks.engine.points import reached
+from deltaworks.engine.writers.patches import VALUE
 
 STAGED = "staged"
 """Folder beside the lake for tables that are not published yet."""
@@ -62,6 +63,8 @@ def _is_readable(path: Path, version: int) -> bool:
 def is_staged(staged: Path, *, seconds: float = STAGED_SECONDS) -> bool:
     """Whether in this folder tables are laid out that may be published yet."""
     for folder in staged.iterdir() if staged.is_dir() else ():
+        if (folder / VALUE).exists():  # of a patch: no table
+            continue
         for place in (folder, folder / "staged.json"):
             with suppress(OSError):
                 if time.time() - place.stat().st_mtime < seconds:

@@ -1,6 +1,7 @@
 """Changes that leave large values out: whatever order and cut they arrive in, the table is the same."""
 
 from collections.abc import Iterable, Sequence
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +19,8 @@ from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import _tally
-from deltaworks.engine.writers.partial import carried
+from deltaworks.engine.writers.partial import carried, folded
+from deltaworks.engine.writers.patches import PATCHES, Patches
 from deltaworks.engine.writers.quarantine import QUARANTINE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
@@ -59,6 +61,7 @@ class Lake:
             own=Input(table=self.main),
             source=Input(table=self._owned("shop_changes", BRONZE)),
             quarantine=self.quarantine,
+            patches=Patches(lambda: self._owned("members__patches", PATCHES), there=False),
             deleted=self._owned("members__deleted", latest.deleted_schema(declared)),
             waiting=lambda: self._waiting,
         )
@@ -256,3 +259,21 @@ def test_a_chain_of_changes_is_filled_in_one_by_one() -> None:
 
     assert found["bio"].to_pylist() == ["a", "a", "c", None, None]
     assert found["_sent"].to_pylist() == [None, '{"bio": "1"}', None, None, '{"bio": ""}']
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_of_one_change_the_batch_tells_before_the_table_and_what_waits(order: tuple[int, ...]) -> None:
+    """In whatever order they are handed over: Spark's groups have none."""
+    known = {"id": 1, "_kind": "row", "_source": "1"}
+    rows = [
+        {**known, "city": "Linz", "bio": "X", "cv": None, "_sent": '{"cv": ""}', "_from": "waiting"},
+        {**known, "city": "Linz", "bio": "X", "cv": "v", "_sent": '{"cv": "0"}', "_from": "table"},
+        {**known, "city": "Wien", "bio": "B", "cv": "V", "_sent": None, "_from": "batch"},
+    ]
+    fields = [(name, pa.int64() if name == "id" else pa.string()) for name in rows[0]]
+
+    made = folded(pa.Table.from_pylist([rows[at] for at in order], schema=pa.schema(fields)), ("id",)).to_pylist()
+
+    assert [(row["_act"], row["city"], row["bio"], row["cv"], row["_sent"]) for row in made] == [
+        ("put", "Wien", "B", "V", None)
+    ]

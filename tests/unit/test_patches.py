@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from deltaworks.errors import CommandError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command, replay
 from tests.flows import START, Crash, Log, carry_out, take_arrow
-from tests.patching import patch, withdraw
+from tests.patching import patch, place, withdraw
 from tests.shop_rows import broken, change, customer, order, view
 
 ORDERS, CUSTOMERS, VIEWS = "silver.orders", "silver.customers", "silver.page_views"
@@ -221,6 +222,108 @@ def test_patch_that_would_be_refused_says_why_at_once(tmp_path: Path) -> None:
         carry_out(owner, command("patch_refused_row", ORDERS, folder="gone", topic="t", partition=0, offset=0))
     assert "patches" not in owner.flow.sides[ORDERS]
     assert owner.flow.sides[ORDERS]["quarantine"].version == version
+
+
+def test_patch_is_of_the_row_that_its_key_names(tmp_path: Path) -> None:
+    """Else it overwrites another one, or deletes it. A record whose own key says nothing may be any row's."""
+    owner, log = bad_order(tmp_path)
+    row = refused(owner, ORDERS)[0]
+    log.send([replace(change("u", order(2, status="payd"), lsn=6), key=b"?")])
+    owner.take(log.batch())
+    keyless = refused(owner, ORDERS)[2]
+    before = owner.rows(ORDERS)
+
+    with pytest.raises(CommandError, match="would refuse the new value of shop.changes/0/1 too: its key is another"):
+        patch(owner, ORDERS, row, mended(row, status="paid", order_id=2))
+    replay(owner, ORDERS, number=8)
+    assert owner.rows(ORDERS) == before
+    patch(owner, ORDERS, keyless, mended(keyless, status="paid"), number=9)
+    replay(owner, ORDERS, number=10)
+
+    assert [row["status"] for row in owner.rows(ORDERS) if row["order_id"] == 2] == ["paid"]
+    assert findings(owner) == []
+
+
+def test_patch_is_a_row_or_a_deletion(tmp_path: Path) -> None:
+    """One that is a truncation, or ends a snapshot, would empty the table; a deletion takes its own row."""
+    owner, _ = bad_order(tmp_path)
+    row = refused(owner, ORDERS)[1]
+    envelope, before = json.loads(row["value"]), owner.rows(ORDERS)
+    last = {**envelope, "op": "r", "source": {**envelope["source"], "snapshot": "last"}}
+    last["after"] = {**envelope["after"], "status": "paid"}
+
+    for wrong in ({**envelope, "op": "t", "after": None}, last):
+        with pytest.raises(CommandError, match="it would empty the table"):
+            patch(owner, ORDERS, row, json.dumps(wrong).encode(), number=1)
+    patch(owner, ORDERS, row, json.dumps({**envelope, "op": "d", "after": None}).encode(), number=2)
+    done = replay(owner, ORDERS, number=3)
+
+    assert done["moved"] == 1
+    assert owner.rows(ORDERS) == before
+    assert findings(owner) == []
+
+
+def test_row_that_ends_a_snapshot_is_patched(tmp_path: Path) -> None:
+    """What came did so too: the table is emptied of what is older, whether the row is mended or not."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop"), Log()
+    came = change("r", order(1, status="payd"), lsn=2)
+    envelope = json.loads(came.value or b"")
+    envelope["source"]["snapshot"] = "last"
+    log.send([replace(came, value=json.dumps(envelope).encode())])
+    owner.take(log.batch())
+    (row,) = refused(owner, ORDERS)
+
+    patch(owner, ORDERS, row, mended(row, status="paid"))
+
+    assert replay(owner, ORDERS)["moved"] == 1
+    assert [row["status"] for row in owner.rows(ORDERS)] == ["paid"]
+
+
+def test_event_that_came_again_needs_no_patch(tmp_path: Path) -> None:
+    """The producer has sent it once more, well-formed: a patch would be a copy of that."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
+    log.send([broken(b"{"), view(1)])
+    owner.take(log.batch())
+    (row,) = refused(owner, VIEWS)
+
+    with pytest.raises(CommandError, match="has the event that page_views/1/0 would be") as told:
+        patch(owner, VIEWS, row, view(1).value or b"")
+
+    assert "quarantine discard" in str(told.value)
+    assert "patches" not in owner.flow.sides[VIEWS]
+
+
+def test_value_goes_with_the_order_that_carried_it(tmp_path: Path) -> None:
+    """Whether it was taken or not; the order given again after its owner has died is done."""
+    owner, _ = bad_order(tmp_path)
+    row = refused(owner, ORDERS)[1]
+    staged = owner.settings.data / "staged"
+
+    with pytest.raises(CommandError, match="would refuse"):
+        patch(owner, ORDERS, row, b"{", number=1)
+    patch(owner, ORDERS, row, mended(row, status="paid"), number=2)
+    left = list(staged.iterdir())
+    owner.start()
+    again = carry_out(owner, command("patch_refused_row", ORDERS, number=2, folder="patch-2", **place(row)))
+    with pytest.raises(CommandError, match="its value is not there any more"):
+        carry_out(owner, command("patch_refused_row", ORDERS, number=3, folder="patch-2", **place(row)))
+
+    assert (left, again) == ([], {"patched": 1})
+    assert len(owner.rows(f"{ORDERS}__patches")) == 1
+
+
+def test_nothing_is_committed_where_no_patch_stands(tmp_path: Path) -> None:
+    """A commit would say that something has changed, and tables that are staged would not be published."""
+    owner, _ = bad_order(tmp_path)
+    first, second = refused(owner, ORDERS)
+    patch(owner, ORDERS, second, mended(second, status="paid"))
+    version = owner.flow.sides[ORDERS]["patches"].version
+
+    assert withdraw(owner, ORDERS, first) == {"withdrawn": 0}
+    carry_out(owner, command("discard_refused_rows", ORDERS, number=8, cause="no row has this"))
+    assert owner.flow.sides[ORDERS]["patches"].version == version
+    carry_out(owner, command("discard_refused_rows", ORDERS, number=9))
+    assert owner.rows(f"{ORDERS}__patches") == []
 
 
 def test_discarded_row_has_no_patch_and_gets_none(tmp_path: Path) -> None:

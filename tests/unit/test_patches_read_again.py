@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.broken_rules import command, replay
 from tests.flows import Log, carry_out
 from tests.patching import patch, withdraw
 from tests.shop_rows import broken, change, customer, order, view
+from tests.source_table import SourceTable, people
 from tests.unit.test_rewind import shop, staged
 
 Lake = tuple[ArrowOwner, Log, str, list[dict[str, Any]], Callable[[dict[str, Any]], bytes]]
@@ -118,6 +120,94 @@ def test_patches_count_where_they_were_used(tmp_path: Path, lake: Callable[[Path
     replay(owner, table, number=5)
     assert owner.rows(table) == both
     assert len(owner.rows(f"{table}__patches")) == 2
+
+
+def test_event_that_came_again_between_patch_and_replay_is_the_one_that_counts(tmp_path: Path) -> None:
+    """The patched row was a copy then; taken anew, bronze has it first, and it is none of the table's."""
+    owner, log, table, rows, value = events(tmp_path)
+    again = json.loads(value(rows[0])) | {"page": "/sent-again"}
+    patch(owner, table, rows[0], value(rows[0]), number=1)
+    patch(owner, table, rows[1], value(rows[1]), number=2)
+    log.send([replace(view(50), value=json.dumps(again).encode())])
+    owner.take(log.batch())
+    done = replay(owner, table, number=3)
+
+    pages = [row["page"] for row in owner.rows(table) if row["event_id"] == again["event_id"]]
+    assert (done["moved"], done["taken"], pages) == (2, 1, ["/sent-again"])
+    assert findings(owner, tmp_path / "checked") == []
+    assert proved(owner, table, tmp_path / "proof") == "proved"
+
+
+def test_patch_of_a_row_that_waits_for_a_value_counts_instead_of_it(tmp_path: Path) -> None:
+    """And in what a newer change, which waits too, has from it: all of its values are those of the patch."""
+    owner, log, source = ArrowOwner(people(tmp_path), "tiny"), Log(), SourceTable()
+    table = "silver.people"
+    source.insert(1, city="Graz", bio="b", cv="v")
+    source.update(1, city="Linz", bio="X")
+    source.update(1, city="Enns")
+    for record in source.log[1:]:
+        log.send([record])
+        owner.take(log.batch())
+    first, second = refused(owner, table)
+    envelope = json.loads(first["value"])
+    envelope["after"] |= {"city": "Wien", "bio": "B", "cv": "V"}
+    patch(owner, table, first, json.dumps(envelope).encode(), number=1)
+    replay(owner, table, number=2)
+    both = owner.rows(table)
+    source.update(1, city="Ried")
+    log.send([source.log[-1], source.log[0]])
+    owner.take(log.batch())
+
+    assert second["reason"].startswith("cv: value not sent")
+    assert both == [{"id": 1, "city": "Enns", "bio": "B", "cv": "V"}]
+    assert owner.rows(table) == [{"id": 1, "city": "Ried", "bio": "B", "cv": "V"}]
+    assert findings(owner, tmp_path / "checked") == []
+    assert proved(owner, table, tmp_path / "proof") == "proved"
+
+
+def test_patch_of_the_only_change_of_a_row_is_the_row(tmp_path: Path) -> None:
+    """Its copy that waits for a value has the same sequence, and does not count, now or later."""
+    owner, log, source = ArrowOwner(people(tmp_path), "tiny"), Log(), SourceTable()
+    table = "silver.people"
+    source.insert(1, city="Graz", bio="b", cv="v")
+    source.update(1, city="Linz")
+    log.send([source.log[1]])
+    owner.take(log.batch())
+    (row,) = refused(owner, table)
+    envelope = json.loads(row["value"])
+    envelope["after"] |= {"city": "Wien", "bio": "B", "cv": "V"}
+    patch(owner, table, row, json.dumps(envelope).encode(), number=1)
+    replay(owner, table, number=2)
+    patched = owner.rows(table)
+    log.send([source.log[0]])
+    owner.take(log.batch())
+
+    assert patched == owner.rows(table) == [{"id": 1, "city": "Wien", "bio": "B", "cv": "V"}]
+    assert findings(owner, tmp_path / "checked") == []
+    assert proved(owner, table, tmp_path / "proof") == "proved"
+
+
+def test_patch_changes_what_the_row_that_is_there_has_from_it(tmp_path: Path) -> None:
+    """A newer change was whole by a value of the row that waits; that value is the patch's now."""
+    owner, log, source = ArrowOwner(people(tmp_path), "tiny"), Log(), SourceTable()
+    table = "silver.people"
+    source.insert(1, city="Graz", bio="b", cv="v")
+    source.update(1, city="Linz", bio="X")
+    source.update(1, city="Enns", cv="C")
+    for record in source.log[1:]:
+        log.send([record])
+        owner.take(log.batch())
+    before = owner.rows(table)
+    (row,) = refused(owner, table)
+    envelope = json.loads(row["value"])
+    envelope["after"] |= {"bio": "B", "cv": "V"}
+    patch(owner, table, row, json.dumps(envelope).encode(), number=1)
+    replay(owner, table, number=2)
+
+    assert before == [{"id": 1, "city": "Enns", "bio": "X", "cv": "C"}]
+    assert owner.rows(table) == [{"id": 1, "city": "Enns", "bio": "B", "cv": "C"}]
+    assert findings(owner, tmp_path / "checked") == []
+    assert proved(owner, table, tmp_path / "proof") == "proved"
 
 
 @LAKES

@@ -79,6 +79,18 @@ def test_one_field_is_patched_shown_and_replayed(lake: Settings) -> None:
     assert list((lake.data / "staged").iterdir()) == []
 
 
+def test_value_does_not_stay_where_no_order_was_given(lake: Settings) -> None:
+    """The control store is away: nobody will ever look for the file."""
+    away = lake.changed(port_control=1)
+    patch = ("quarantine", "patch", TABLE, "--row", ROW, "--by", "ann", "--reason", "the till's clock")
+
+    failed = deltaworks(away, *patch, "--set", f"email={SECRET}")
+
+    assert failed.returncode == 3, failed.stderr
+    assert SECRET not in failed.stderr
+    assert list((lake.data / "staged").iterdir()) == []
+
+
 def test_whole_value_comes_from_a_file_or_a_pipe_and_is_withdrawn(lake: Settings, tmp_path: Path) -> None:
     """Of what came nothing can be kept here: it is no JSON."""
     document = view(7).value

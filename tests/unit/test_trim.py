@@ -25,6 +25,7 @@ from deltaworks.engine.slices import versions
 from deltaworks.engine.stage import Stage
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.trimming import COMMITS_KEPT, STAGED, STAGED_SECONDS, is_staged
+from deltaworks.engine.writers.patches import VALUE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.settings import Settings
@@ -275,6 +276,8 @@ def test_what_is_staged_is_waited_for_but_not_for_ever(long: tuple[ArrowOwner, L
     assert is_staged(folder.parent)
     assert cut(owner) == 0
     os.utime(folder / "staged.json", (long_ago, long_ago))
+    (folder.parent / "two").mkdir()
+    (folder.parent / "two" / VALUE).write_text("of a patch whose order was never given")
     assert cut(owner) > 0
 
 

@@ -61,12 +61,14 @@ def test_what_is_left_out_is_listed_by_error_and_shown_by_place() -> None:
     """As rows that were refused are."""
     listed = json.loads(call("quarantine", "list", TABLE, "--json").stdout)
     shown = json.loads(call("quarantine", "show", TABLE, "--json").stdout)
-    plain = call("quarantine", "list")
+    aside = json.loads(call("quarantine", "show", f"{TABLE}__quarantine", "--json").stdout)
+    plain = call("quarantine", "list", f"{TABLE}__quarantine")
 
     assert listed == [
         {"table": TABLE, "reason": LEFT_OUT.error, "rows": 1, "of": LEFT_OUT.of, "sample": LEFT_OUT.place}
     ]
     assert shown == [{"of": LEFT_OUT.of, "place": LEFT_OUT.place, "reason": LEFT_OUT.error}]
+    assert aside == shown
     assert "DIVIDE_BY_ZERO" in plain.stdout
     assert json.loads(call("quarantine", "show", TABLE, "--cause", "other", "--json").stdout) == []
 

@@ -58,8 +58,10 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
         name = writer.declared.name
         aside = picture.beside(name, "quarantine")
         if isinstance(writer, OverBronze) and aside is not None:
-            upto = picture.tables[name].entry.position.batches.get(writer.bronze, 0)
-            writer.patched = used_by(picture.lake, name, aside.delta, upto=upto)
+            own = picture.tables[name]
+            events = own.delta if isinstance(writer, AppendWriter) else None
+            upto = own.entry.position.batches.get(writer.bronze, 0)
+            writer.patched = used_by(picture.lake, name, aside.delta, upto=upto, events=events)
     while flow.behind():
         flow.turn(spark)
     for declared, held in picture:

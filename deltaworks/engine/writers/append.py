@@ -57,6 +57,14 @@ class AppendWriter(OverBronze):
         self.between = False
         """Of a recomputation: whether what is taken lies between older and newer rows that stay."""
 
+    def _is_copy(self, judged: pa.Table) -> bool:
+        """By its keys and its time of arrival, as a replay finds out."""
+        if not self.kept.dedupe_by:
+            return False
+        seen = Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within)
+        new: int = seen.first_ones(_named(judged), alone=True).num_rows
+        return not new
+
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table):
             return self._keep_arrow(committer, parsed, counts)

@@ -64,7 +64,7 @@ class OverBronze(ABC):
         self.bronze = source.table.name
         self.until: int | None = None
         """Take no ingest batch beyond this one: a recomputation ends where the stream had come to."""
-        self.patched: Mapping[Place, bytes] | None = None
+        self.patched: Mapping[Place, bytes | None] | None = None
         """Of a recomputation: the patches that count in it."""
 
     @property
@@ -100,7 +100,7 @@ class OverBronze(ABC):
 
     def judge(self, *, after: int) -> Parser | Patched:
         """The parser, which knows the patches of rows beyond an ingest batch."""
-        values = self.patched
+        values: Mapping[Place, bytes | None] | None = self.patched
         if values is None:
             values = self.patches.standing(after=after)
         return Patched(self.parser, values) if values else self.parser
@@ -112,16 +112,37 @@ class OverBronze(ABC):
         """
         row = self._refused(patch.place, patch.command)
         judged = self.parser.parse(patch.beside(row))
-        (kind,) = judged["_kind"].to_pylist()
-        why = judged["_reason"][0].as_py()
-        if kind in ("other", "snapshot"):
-            why = "it is no row of this table"
-        elif why is None and whole(judged) != [True]:
-            why = f"{unknown(judged['_sent'])[0]}: value not sent"
-        if why is not None:
+        if (why := self._unfit(row, patch, judged)) is not None:
             finding = f"{self.declared.name} would refuse the new value of {told(patch.place)} too: {why}"
             raise CommandError(f"command {patch.command}", finding, "Give another one; nothing has changed")
+        if self._is_copy(judged):
+            finding = f"{self.declared.name} has the event that {told(patch.place)} would be"
+            next_step = f'It needs no patch: discard it with "deltaworks quarantine discard {self.declared.name}"'
+            raise CommandError(f"command {patch.command}", finding, next_step)
         self.patches.put(committer, patch, seq=row["_seq"][0].as_py())
+
+    def _unfit(self, row: pa.Table, patch: Patch, judged: pa.Table) -> str | None:
+        """Why a patch of this row, judged so, may not be."""
+        kind, why, floor = (judged[name][0].as_py() for name in ("_kind", "_reason", "_floor"))
+        if why is not None:
+            return str(why)
+        if kind == "truncate" or (floor is not None and floor != self.parser.parse(row)["_floor"][0].as_py()):
+            return "it would empty the table"
+        if kind in ("other", "snapshot"):
+            return "it is no row of this table"
+        if whole(judged) != [True]:
+            return f"{unknown(judged['_sent'])[0]}: value not sent"
+        if isinstance(self.declared.table.reads, Debezium):
+            # its own key tells whose row a record is: it is read by making a deletion of it
+            own = self.parser.parse(patch.as_deletion().beside(row))
+            keys = list(self.declared.keys)
+            if own["_kind"][0].as_py() == "delete" and own.select(keys) != judged.select(keys):
+                return "its key is another row's"
+        return None
+
+    def _is_copy(self, _judged: pa.Table) -> bool:
+        """Whether the table has this row of its input already."""
+        return False
 
     def withdraw(self, committer: Committer, place: Place, *, command: int) -> int:
         """Take the patch of a refused row back; how many there were. Raises CommandError as `patch`."""

@@ -24,10 +24,10 @@ REASON = "value not sent, and no earlier change has it"
 
 @dataclass
 class _Life:
-    """A key since its last deletion: per column when its value was sent, and by which of the changes."""
+    """A key since its last deletion: per column when its value was sent, how far that counts, which change has it."""
 
     cut: str
-    sent: dict[str, tuple[str, int]] = field(default_factory=dict)
+    sent: dict[str, tuple[str, int, int]] = field(default_factory=dict)
 
 
 def carried(changes: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Table:
@@ -36,11 +36,20 @@ def carried(changes: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Ta
     `changes` has the keys, other columns and those of `CHANGE`; what is not newer than `floor` is taken for deleted.
     The notes of the result say what was filled in, and what is still not known.
     """
-    changes = changes.sort_by("_source").combine_chunks()
+    return _carry(changes.sort_by("_source").combine_chunks(), keys, floor, [0] * changes.num_rows)[0]
+
+
+def _carry(
+    changes: pa.Table, keys: Sequence[str], floor: str, ranks: Sequence[int]
+) -> tuple[pa.Table, dict[str, list[int | None]]]:
+    """As `carried`, and by column from which place each value was taken.
+
+    `changes` are in order. Of two values that the same change sent the one of the higher rank counts.
+    """
     notes = _notes(changes["_sent"])
     columns = sorted({name for note in notes.values() for name in note})
     if not columns:
-        return changes
+        return changes, {}
     lives: dict[tuple[Any, ...], _Life] = {}
     takes: dict[str, list[int | None]] = {column: [*range(changes.num_rows)] for column in columns}
     written: list[str | None] = []
@@ -54,8 +63,8 @@ def carried(changes: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Ta
         note = {}
         for column in columns:
             mine = notes[text].get(column, source) if text is not None else source
-            sent, at = max((mine if mine > life.cut else "", place), life.sent.get(column, ("", place)))
-            life.sent[column] = sent, at
+            own = (mine if mine > life.cut else "", ranks[place], place)
+            sent, _, at = life.sent[column] = max(own, life.sent.get(column, ("", 0, place)))
             takes[column][place] = at if sent else None
             if sent != source:
                 note[column] = sent
@@ -63,7 +72,8 @@ def carried(changes: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Ta
     for column, places in takes.items():
         filled = changes[column].take(pa.array(places, pa.int64()))
         changes = changes.set_column(changes.schema.get_field_index(column), column, filled)
-    return changes.set_column(changes.schema.get_field_index("_sent"), "_sent", pa.array(written, pa.string()))
+    noted = changes.set_column(changes.schema.get_field_index("_sent"), "_sent", pa.array(written, pa.string()))
+    return noted, takes
 
 
 def unknown(notes: pa.ChunkedArray | pa.Array) -> list[str | None]:
@@ -92,6 +102,8 @@ def _notes(texts: pa.ChunkedArray | pa.Array) -> dict[str, dict[str, str]]:
 
 ORIGIN = pa.field("_from", pa.string())
 """Where a row that is folded comes from: batch, table, waiting (for a value) or deleted (a remembered delete)."""
+_RANKS = {"waiting": 0, "deleted": 1, "table": 1, "batch": 2}
+"""What is told of one change counts in this order: of one that was patched since it came, the patch."""
 ACT = pa.field("_act", pa.string())
 """What becomes of a row of `folded`.
 
@@ -110,14 +122,22 @@ def folded(rows: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Table:
     `rows` has the table's columns, those of `CHANGE` and `ORIGIN`; of every key in it all that the batch, the table,
     the waiting rows and the remembered deletes have.
     """
-    lived = carried(rows.append_column("_was", rows["_sent"]), keys, floor=floor)
+    rows = rows.append_column("_was", rows["_sent"])
+    rows = rows.append_column("_rank", pa.array([_RANKS[origin] for origin in rows["_from"].to_pylist()], pa.int8()))
+    rows = rows.sort_by([("_source", "ascending"), ("_rank", "ascending")]).combine_chunks()
+    ranks = rows["_rank"].to_pylist()
+    lived, takes = _carry(rows, keys, floor, ranks)
     found: dict[tuple[Any, ...], list[_Seen]] = {}
     columns = ("_kind", "_source", "_sent", "_was", "_from")
-    each = zip(keyed(lived, keys), *(lived[name].to_pylist() for name in columns), unknown(lived["_sent"]), strict=True)
-    for place, (key, *values) in enumerate(each):
-        found.setdefault(key, []).append(_Seen(place, *values))
+    fresh = [False] * lived.num_rows
+    for places in takes.values():
+        for place, at in enumerate(places):
+            fresh[place] |= at is not None and at != place and ranks[at] == _RANKS["batch"]
+    values = (*(lived[name].to_pylist() for name in columns), unknown(lived["_sent"]), fresh)
+    for place, (key, *one) in enumerate(zip(keyed(lived, keys), *values, strict=True)):
+        found.setdefault(key, []).append(_Seen(place, *one))
     verdicts = [verdict for seen in found.values() for verdict in _verdicts(seen, floor)]
-    made = lived.take(pa.array([one.place for one in verdicts], pa.int64())).drop_columns("_was")
+    made = lived.take(pa.array([one.place for one in verdicts], pa.int64())).drop_columns(["_was", "_rank"])
     made = made.append_column(ACT, pa.array([one.act for one in verdicts], ACT.type))
     made = made.append_column(COUNTED, pa.array([one.counted for one in verdicts], COUNTED.type))
     reasons = [f"{one.open}: {REASON}" if one.act == "refuse" else None for one in verdicts]
@@ -125,7 +145,10 @@ def folded(rows: pa.Table, keys: Sequence[str], *, floor: str = "") -> pa.Table:
 
 
 class _Seen(NamedTuple):
-    """One row of a key, in the order of sequences; `note` after, `was` before what its predecessors sent."""
+    """One row of a key, in the order of sequences; `note` after, `was` before what its predecessors sent.
+
+    `fresh`: whether one of its values is another change's of the batch.
+    """
 
     place: int
     kind: str
@@ -134,6 +157,7 @@ class _Seen(NamedTuple):
     was: str | None
     origin: str
     open: str | None
+    fresh: bool
 
 
 class _Verdict(NamedTuple):
@@ -155,7 +179,7 @@ def _verdicts(seen: Sequence[_Seen], floor: str) -> Iterator[_Verdict]:
     counted = any(one.source > floor and one not in refused for one in batch)
     yield from (_Verdict(one.place, "refuse", open=one.open) for one in refused)
     if alive is not None and not waits:
-        if stored is None or (stored.source, stored.was) != (alive.source, alive.note):
+        if stored is None or alive.fresh or (stored.source, stored.was) != (alive.source, alive.note):
             yield _Verdict(alive.place, "put", counted)
         return
     known = max((one.source for one in seen if one.origin == "deleted"), default="")

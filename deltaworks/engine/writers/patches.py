@@ -1,7 +1,8 @@
 """Patches: what refused rows should have said, by whom and why; what came stays in bronze and in quarantine."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.lake import OwnedTable
@@ -53,13 +55,20 @@ class Patch:
         value = pa.array([self.value], row.schema.field("value").type)
         return row.set_column(row.schema.get_field_index("value"), "value", value)
 
+    def as_deletion(self) -> "Patch":
+        """Of a change of a database: as if the row had been deleted by it."""
+        return replace(self, value=json.dumps({**json.loads(self.value), "op": "d"}).encode())
+
 
 @dataclass(frozen=True)
 class Patched:
-    """A parser that knows patches: a row that has one is judged by it and, if that does not pass, as it came."""
+    """A parser that knows patches: a row that has one is judged by it and, if that does not pass, as it came.
+
+    `values`: None for a row that is left out.
+    """
 
     parser: Parser
-    values: Mapping[Place, bytes]
+    values: Mapping[Place, bytes | None]
 
     def parse(self, bronze: pa.Table) -> pa.Table:
         """As `Parser.parse`. Of a row whose patch counts only what the bytes say is another's."""
@@ -72,9 +81,9 @@ class Patched:
         changed = changed.set_column(changed.schema.get_field_index("value"), "value", values)
         judged = self.parser.parse(changed)
         pieces, after = [], 0
-        for nth, (at, passes) in enumerate(zip(patched, whole(judged), strict=True)):
-            if passes:
-                pieces += [parsed.slice(after, at - after), judged.slice(nth, 1)]
+        for nth, ((at, value), passes) in enumerate(zip(patched.items(), whole(judged), strict=True)):
+            if passes or value is None:
+                pieces += [parsed.slice(after, at - after), judged.slice(nth, 0 if value is None else 1)]
                 after = at + 1
         return pa.concat_tables([*pieces, parsed.slice(after)])
 
@@ -83,7 +92,7 @@ class Patched:
         for batch in bronze:
             yield from self.parse(pa.Table.from_batches([batch])).to_batches()
 
-    def _patched(self, bronze: pa.Table) -> dict[int, bytes]:
+    def _patched(self, bronze: pa.Table) -> dict[int, bytes | None]:
         """The new values by the places of their rows, in order."""
         offsets = pa.array(sorted({offset for _, _, offset in self.values}), pa.int64())
         near = pc.indices_nonzero(pc.is_in(bronze["offset"], offsets))
@@ -92,8 +101,8 @@ class Patched:
 
 
 def whole(judged: pa.Table) -> list[bool]:
-    """Per parsed row whether a patch may be so: nothing is wrong with it, and no value is left out."""
-    sound = pc.and_(pc.not_equal(judged["_kind"], "refused"), pc.is_null(judged["_sent"]))
+    """Per parsed row whether a patch may be so: a row or a deletion, and no value is left out."""
+    sound = pc.and_(pc.is_in(judged["_kind"], pa.array(["row", "delete"])), pc.is_null(judged["_sent"]))
     found: list[bool] = sound.to_pylist()
     return found
 
@@ -133,12 +142,24 @@ class Patches:
     def withdraw(self, committer: Committer, rows: pa.Table, *, command: int) -> int:
         """Take back the patches of rows that are told by their places; how many there were."""
         table = self._table
-        if table is None or not rows.num_rows or not (before := table.rows()):
+        if table is None or not rows.num_rows:
+            return 0
+        gone = set(_places(table.read([*PLACE]))) & set(_places(rows))
+        if not gone:  # a commit would say that something has changed
             return 0
         entry = table.entry.follow("patch", command=command)
+        places = [dict(zip(PLACE, place, strict=True)) for place in sorted(gone)]
+        named = pa.schema([PATCHES.field(name) for name in PLACE])
         clause = Clause(on="matched", act="delete", set={})
-        committer.commit(table, rows.select(PLACE), entry, how=_merge(clause))
-        return before - table.rows()
+        committer.commit(table, pa.Table.from_pylist(places, schema=named), entry, how=_merge(clause))
+        return len(gone)
+
+    def has(self, place: Place, *, command: int) -> bool:
+        """Whether the patch that this order gave stands."""
+        if self._table is None:
+            return False
+        rows = self._table.read([*PLACE, "command"])
+        return place in _places(rows.filter(pc.equal(rows["command"], command)))
 
 
 def standing_in(lake: Path, table: str) -> dict[Place, bytes]:
@@ -147,8 +168,14 @@ def standing_in(lake: Path, table: str) -> dict[Place, bytes]:
     return {} if rows is None else _by_place(rows)
 
 
-def used_by(lake: Path, table: str, quarantine: deltalake.DeltaTable, *, upto: int) -> dict[Place, bytes]:
-    """Those that the table had used when it had come to an ingest batch, and its quarantine was like this."""
+def used_by(
+    lake: Path, table: str, quarantine: deltalake.DeltaTable, *, upto: int, events: deltalake.DeltaTable | None = None
+) -> dict[Place, bytes | None]:
+    """Those that the table had used when it had come to an ingest batch, and its quarantine was like this.
+
+    Of a table of events, which is given: None for a row that was a copy when it was judged with its patch. The event
+    may have come after the row, and would be met later than it where bronze is read from the beginning.
+    """
     found = standing_in(lake, table)
     if not found:
         return {}
@@ -159,7 +186,10 @@ def used_by(lake: Path, table: str, quarantine: deltalake.DeltaTable, *, upto: i
         there = pc.and_(there, pc.fill_null(pc.greater(aside["_claimed"], upto), True))
     offsets = pa.array(sorted({offset for _, _, offset in found}), pa.int64())
     aside = aside.filter(pc.and_(there, pc.is_in(aside["offset"], offsets)))
-    return {place: value for place, value in found.items() if place not in set(_places(aside))}
+    refused = set(_places(aside))
+    used = {place: value for place, value in found.items() if place not in refused}
+    copies = set() if events is None else used.keys() - _there(events, used)
+    return {place: None if place in copies else value for place, value in used.items()}
 
 
 def versions_in(lake: Path, tables: Iterable[str]) -> dict[str, int]:
@@ -174,6 +204,16 @@ def _read(lake: Path, table: str) -> pa.Table | None:
     if not deltalake.DeltaTable.is_deltatable(str(path)):
         return None
     return deltalake.DeltaTable(str(path)).to_pyarrow_dataset().to_table(columns=[*PLACE, "value"])
+
+
+def _there(events: deltalake.DeltaTable, places: Iterable[Place]) -> set[Place]:
+    """From which of these places a table of events has a row."""
+    named = {
+        f"{topic}/{partition:05d}/{offset:020d}": (topic, partition, offset) for topic, partition, offset in places
+    }
+    of_these = ds.field("_source").isin(pa.array(named, pa.string()))
+    found = events.to_pyarrow_dataset().to_table(columns=["_source"], filter=of_these)
+    return {named[source] for source in found["_source"].to_pylist()}
 
 
 def _merge(*clauses: Clause) -> Merge:
