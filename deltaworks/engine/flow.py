@@ -523,6 +523,7 @@ class Flow:
         if isinstance(writer, OverBronze):
             writer.release(self._committer(None))
         self.detached.recovered(name)
+        self.inputs[name].in_vain = None
         for source in self.inputs.values():
             source.fresh = None
 

@@ -55,10 +55,10 @@ class Table:
         self.fitting = Fitting(self.progress, self.own, late_max=late_max)
         return self.fitting
 
-    def send(self, numbers: Collection[int], *, late_by: int = 0) -> None:
-        """Bring rows to the input, as one version of it."""
+    def send(self, numbers: Collection[int], *, late: Collection[int] = ()) -> None:
+        """Bring rows to the input, as one version of it; some come twenty microseconds late."""
         seq = self.source.table.entry.ingest_seq + 1
-        rows = [{"_source": place(number), "_seq": seq, "_late_by": late_by} for number in numbers]
+        rows = [{"_source": place(n), "_seq": seq, "_late_by": 20 * (n in late)} for n in numbers]
         entry = self.source.table.entry.follow("batch", ingest_seq=seq, counts=Counts(read=len(rows), taken=len(rows)))
         BY_ARROW.commit(self.source.table, pa.Table.from_pylist(rows, schema=SOURCE), entry)
 
@@ -195,9 +195,8 @@ def test_rows_that_the_table_does_not_use_bear_no_witness(tmp_path: Path) -> Non
     """A row that came too late was never computed, and need not be."""
     table = Table(tmp_path, bad=[1, 5])
     table.start(late_max=10)
-    table.send([1], late_by=11)
-    table.send([2])
-    table.progress.over_tables({NAME: 2}, ingest_seq=2)
+    table.send([1, 2], late=[1])
+    table.progress.over_tables({NAME: 1}, ingest_seq=1)
     table.progress.remember(Counts())
     table.send([5])
 
