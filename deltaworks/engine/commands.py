@@ -16,6 +16,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.detached import Clock, first_line
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.publish import publish
 from deltaworks.engine.trimming import STAGED
 from deltaworks.engine.writers.patches import VALUE, Patch
@@ -81,7 +82,8 @@ class Orders:
             raise
         except Exception as error:
             finding = first_line(error)
-            if finding != str(error):  # the whole is for the log: Spark's carry a trace of the JVM
+            # the whole is for the log: Spark's carry a trace of the JVM; what quotes values is for nobody
+            if finding != str(error) and not is_of_rows(error):
                 log.exception("command %s failed", number)
             self._end(lambda: self.store.fail(number, finding, epoch=epoch))
 

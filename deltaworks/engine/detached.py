@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
+from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.errors import (
     CommitLostError,
     DeclarationError,
@@ -67,7 +68,8 @@ class Detachments:
         since = datetime.now(UTC) if before is None else before.since
         text = first_line(error)
         self.tables[table] = Detached(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
-        log.error("%s is set aside, tried again in %.0f s: %s", table, seconds, text, exc_info=before is None)
+        trace = before is None and not is_of_rows(error)
+        log.error("%s is set aside, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
 
     def recovered(self, table: str) -> None:
         """The table was tried again and goes on."""
@@ -98,7 +100,9 @@ def raised_in(error: Exception, file: Path | None) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """An error in one line: Spark's carry a whole JVM trace."""
+    """An error in one line: Spark's carry a whole JVM trace. A row's is told by its name: its text may quote values."""
+    if is_of_rows(error):
+        return name_of(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     kind = "" if isinstance(error, DeltaworksError) else f"{type(error).__name__}: "

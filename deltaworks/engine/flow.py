@@ -7,6 +7,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -391,8 +392,8 @@ class Flow:
             still = [one for one in wanted[at : at + TRIED_AT_ONCE] if one in writer.progress.position.unfit]
             try:
                 counts = writer.try_again(spark, self._committer(spark), still, command=command) if still else Counts()
-            except Exception as error:  # what it remembers may not be what is committed
-                self.detached.failed(name, error)
+            except Exception as error:
+                self._failed(name, error, "what it left out", command)
                 raise
             self._note(writer, Turn(table=name, counts=counts))
             yield {"done": min(at + TRIED_AT_ONCE, len(wanted)), "total": len(wanted)}
@@ -402,14 +403,21 @@ class Flow:
 
     def _moved(self, name: str, command: int) -> int:
         """How much of what was left out this command has brought in so far, by the table's entries."""
-        found = 0
-        for commit in self.inputs[name].table.commits_backwards():
-            entry = commit.entry
-            if entry is None or not (entry.position.unfit or entry.kind == "replay"):  # nothing was left out yet
-                break
-            if entry.kind == "replay" and entry.command == command:
-                found -= entry.counts.refused
+        found, newer = 0, None
+        entries = islice(self.inputs[name].table.entries_backwards(), USES_LOOKED_FOR)
+        for entry in entries:
+            there = {(one.of, one.place) for one in entry.position.unfit}
+            if newer is not None and newer.kind == "replay" and newer.command == command:
+                found += len(there - {(one.of, one.place) for one in newer.position.unfit})
+            newer = entry
         return found
+
+    def _failed(self, name: str, error: Exception, rows: str, command: int) -> None:
+        """Set a table aside that an order about these rows failed with; a row's error is told by its name alone."""
+        self.detached.failed(name, error)  # what it remembers may not be what is committed
+        if is_of_rows(error):
+            finding = f"{name} cannot be computed with {rows}: {name_of(error)}"
+            raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
 
     def _refuse_set_aside(self, name: str, command: int) -> None:
         if name in self.detached:
@@ -454,12 +462,9 @@ class Flow:
                 if not rows.num_rows:
                     break
                 counts = writer.use_late(spark, committer, rows, command=command)
-            except Exception as error:  # what it remembers may not be what is committed
-                self.detached.failed(name, error)
-                if not is_of_rows(error):
-                    raise
-                finding = f"{name} cannot be computed with these late rows: {name_of(error)}"
-                raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
+            except Exception as error:
+                self._failed(name, error, "these late rows", command)
+                raise
             self._note(writer, Turn(table=name, counts=counts))
             done += rows.num_rows
             yield {"done": done, "total": total}
@@ -523,6 +528,7 @@ class Flow:
         if isinstance(writer, OverBronze):
             writer.release(self._committer(None))
         self.detached.recovered(name)
+        self.inputs[name].in_vain = None
         for source in self.inputs.values():
             source.fresh = None
 

@@ -5,8 +5,6 @@ that cannot be analysed, a file that is gone, a result that breaks a declaration
 row.
 """
 
-from collections.abc import Callable
-
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -17,6 +15,8 @@ from pyspark.errors import (
     SparkRuntimeException,
 )
 
+from deltaworks.engine.halves import TooManyError, Try, raising
+
 FOUND_MAX = 20
 """More rows than this in a slice are no poison, but a bug that hits everything."""
 _KINDS = (
@@ -25,12 +25,6 @@ _KINDS = (
 )  # fmt: skip
 _STATES = ("21", "22", "23", "38", "P0")
 """SQLSTATE classes about values: cardinality, data exception, constraint, external routine, raised by the transform."""
-Attempt = Callable[[int, int], None]
-"""Evaluates the rows from the first to before the second; raises what they raise."""
-
-
-class TooManyError(Exception):
-    """More rows raise, or are to be looked through, than is looked into."""
 
 
 def is_of_rows(error: Exception) -> bool:
@@ -46,25 +40,26 @@ def name_of(error: Exception) -> str:
     return condition or type(error).__name__
 
 
-def culprits(many: int, attempt: Attempt, *, found_max: int = FOUND_MAX) -> dict[int, Exception]:
+def culprits(many: int, attempt: Try) -> dict[int, Exception]:
     """Which of so many rows raise alone, with what they raise; those that only raise together are not told.
 
-    Raises TooManyError if they are more than `found_max`, and at once what is no row's error.
+    Raises TooManyError if they are more than `FOUND_MAX`, and at once what is no row's error.
     """
-    found: dict[int, Exception] = {}
-    open_ranges = [(0, many)]
-    while open_ranges:
-        low, high = open_ranges.pop()
-        try:
-            attempt(low, high)
-        except Exception as error:
-            if not is_of_rows(error):
-                raise
-            if high - low == 1:
-                found[low] = error
-                if len(found) > found_max:
-                    raise TooManyError from error
-            else:
-                middle = (low + high) // 2
-                open_ranges += [(middle, high), (low, middle)]
-    return found
+    return raising(many, attempt, ours=is_of_rows, found_max=FOUND_MAX, tries_max=tries_max(many))
+
+
+def suspects(many: int, attempt: Try) -> dict[int, Exception | None]:
+    """Which of so many rows that raised before do so again; None for those that there was no time to try."""
+    try:
+        return dict(raising(many, attempt, ours=is_of_rows, found_max=many, tries_max=tries_max(many)))
+    except TooManyError as stopped:
+        untried = (at for low, high in stopped.open_ranges for at in range(low, high))
+        return {**stopped.found, **dict.fromkeys(untried)}
+
+
+def tries_max(many: int) -> int:
+    """So often some of so many rows are tried in one search, under the app's lock: it finds twenty wherever they are.
+
+    Each row that raises alone takes two tries per halving.
+    """
+    return 2 * FOUND_MAX * many.bit_length()

@@ -48,9 +48,8 @@ class Staged:
     """What lies in a folder: the tables, inputs first.
 
     `base`: by table, by input that is not among them and by table of patches, the version of the lake that was looked
-    at. `code`: by table
-    what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs that are not among the
-    tables the version that was taken. `whole`: whether that code made all rows.
+    at. `code`: by table what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs
+    that are not among the tables the version that was taken. `whole`: whether that code made all rows.
     """
 
     tables: tuple[str, ...]

@@ -14,7 +14,7 @@ from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.checker.replay import as_streamed, use_late_again
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.flow import Flow
+from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.writers.late_rows import number_anew
@@ -58,6 +58,8 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     writers = {writer.declared.name: writer for writer in flow.writers}
     for name in names:
         writer, position = writers[name], entries[name].position
+        if isinstance(writer, Computed):
+            writer.fitting.known = position.unfit
         if isinstance(writer, OverBronze):  # beyond, lateness is not decided yet: the stream takes that
             writer.until = position.batches.get(writer.bronze, 0)
         while writer.behind():

@@ -57,10 +57,11 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
     return Slice(upto=upto, rows=rows)
 
 
-def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) -> Slice | None:
+def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, one: bool = False) -> Slice | None:
     """What batch commits added to a table beyond version `after`; None when nothing can have come.
 
-    Who has taken nothing yet gets all that is there, where what was added is not there any more.
+    `one`: of a single version. Who has taken nothing yet gets all that is there, where what was added is not there any
+    more.
     Raises LakeError for a reader of rows that gave way to others since, or whose place is not in the log any more.
     """
     table = source.table
@@ -80,7 +81,7 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int) 
         finding = f"its log begins after version {after}, up to which it was taken"
         raise LakeError(table.name, finding, "Rebuild the table that took it")
     size, end = 0, after
-    while end < upto and (end == after or size + table.bytes_added(end, end + 1) <= bytes_max // PACKED):
+    while end < upto and (end == after or (not one and size + table.bytes_added(end, end + 1) <= bytes_max // PACKED)):
         size += table.bytes_added(end, end + 1)
         end += 1
     while size <= bytes_max // PACKED:

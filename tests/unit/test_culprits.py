@@ -4,7 +4,8 @@ import pytest
 from pyspark.errors import AnalysisException, ArithmeticException, PythonException, SparkRuntimeException
 from pyspark.errors.exceptions.base import PySparkException
 
-from deltaworks.engine.poison import FOUND_MAX, TooManyError, culprits, is_of_rows, name_of
+from deltaworks.engine.halves import TooManyError
+from deltaworks.engine.poison import FOUND_MAX, culprits, is_of_rows, name_of, suspects, tries_max
 from deltaworks.errors import LakeError
 from tests.chance import seeded
 
@@ -73,6 +74,45 @@ def test_as_many_as_are_looked_for_are_found() -> None:
     assert len(culprits(1_000, Rows(bad=set(range(0, 1_000, 50))).attempt)) == FOUND_MAX
     with pytest.raises(TooManyError):
         culprits(1_050, Rows(bad=set(range(0, 1_050, 50))).attempt)
+
+
+def test_attempt_that_raises_over_no_rows_is_not_made() -> None:
+    """There is nothing to halve."""
+
+    def attempt(low: int, high: int) -> None:
+        del low, high
+        raise Divided
+
+    assert culprits(0, attempt) == {}
+    assert suspects(0, attempt) == {}
+
+
+def test_search_ends_after_so_many_tries_though_no_row_raises_alone() -> None:
+    """Each pair raises together only, and there are many."""
+    tries = 0
+
+    def attempt(low: int, high: int) -> None:
+        nonlocal tries
+        tries += 1
+        if high - low > 1:
+            raise Divided
+
+    with pytest.raises(TooManyError):
+        culprits(4_096, attempt)
+
+    assert tries == tries_max(4_096)
+
+
+def test_rows_that_there_is_no_time_to_try_are_told_as_such() -> None:
+    """They raised before, and nobody knows better."""
+    rows = Rows(bad=set(range(1_000)))
+
+    found = suspects(1_000, rows.attempt)
+
+    assert set(found) == set(range(1_000))
+    assert rows.attempts == tries_max(1_000)
+    assert 0 < sum(error is None for error in found.values()) < 1_000
+    assert suspects(1_000, Rows(bad={7}).attempt).keys() == {7}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.detached import FIRST_SECONDS, LAST_SECONDS, Detachments, is_tables_own, raised_in
+from deltaworks.engine.detached import (
+    FIRST_SECONDS,
+    LAST_SECONDS,
+    Detachments,
+    first_line,
+    is_tables_own,
+    raised_in,
+)
 from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError, LeaseLostError
+from tests.unit.test_culprits import Divided
 
 
 class Clock:
@@ -30,6 +38,27 @@ def test_pauses_between_tries_double_up_to_a_bound() -> None:
 
     assert pauses[:3] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
     assert pauses[-1] == LAST_SECONDS
+
+
+def raising(error: Exception) -> None:
+    """Raise it, so that it has a trace."""
+    raise error
+
+
+def test_error_of_a_row_is_told_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Its text quotes values, and so may a trace: neither comes into a log, a heartbeat or the control store."""
+    detached = Detachments(clock=Clock())
+
+    for table, error in (("gold.days", Divided()), ("gold.days", Divided()), ("gold.months", ValueError("a bug"))):
+        try:
+            raising(error)
+        except Exception as raised:  # noqa: BLE001  # as the flow does
+            detached.failed(table, raised)
+
+    assert detached.tables["gold.days"].error == first_line(Divided()) == "DIVIDE_BY_ZERO"
+    assert caplog.text.count("DIVIDE_BY_ZERO") == 2
+    assert "secret" not in caplog.text
+    assert "ValueError: a bug" in caplog.text
 
 
 def test_table_waits_until_its_time_and_is_forgotten_once_it_goes_on() -> None:

@@ -16,6 +16,7 @@ from tests.flows import Log
 from tests.scratch_postgres import ScratchPostgres
 from tests.shop_rows import change, order
 from tests.unit.launching import scratch_project
+from tests.unit.test_culprits import Divided
 
 
 @contextmanager
@@ -135,3 +136,21 @@ def test_order_that_fails_tells_one_line_and_logs_the_others(
         found = store.command(command.id)
         assert (found.state, found.error) == ("failed", "RuntimeError: the disk is full")
         assert "File.java:2" in caplog.text
+
+
+def test_order_that_a_row_fails_tells_no_value_of_it(
+    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors of Spark quote values; what is left is the error's name."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise Divided
+
+    with refusing(postgres, tmp_path) as (owner, store):
+        monkeypatch.setattr(owner.flow, "replay_refused", fail)
+        command = sent(store, owner)
+        Orders(store, owner.flow).begin(command)
+
+        found = store.command(command.id)
+        assert (found.state, found.error) == ("failed", "DIVIDE_BY_ZERO")
+        assert "secret" not in caplog.text

@@ -10,6 +10,7 @@ from traceback import extract_tb
 
 import pyarrow as pa
 
+from deltaworks.engine.halves import TooManyError, raising
 from deltaworks.engine.parsing.bronze import Chunk
 
 POISON_MAX = 16
@@ -24,29 +25,28 @@ def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse, error: Exception) -
 
     `error` is what the whole chunk raised. Raises it again if more than `POISON_MAX` rows do.
     """
-    found = 0
+    parts: dict[int, pa.RecordBatch] = {}
 
-    def parts(some: Chunk, raised: Exception) -> list[pa.RecordBatch]:
-        nonlocal found
-        if len(some) > 1:
-            half = len(some) // 2
-            return [part for rows in (some.rows.slice(0, half), some.rows.slice(half)) for part in tried(Chunk(rows))]
-        found += 1
-        if found > POISON_MAX:
-            raise error
+    def some(low: int, high: int) -> None:
+        parts[low] = attempt(Chunk(chunk.rows.slice(low, high - low)))
+
+    try:
+        found = raising(len(chunk), some, ours=_is_of_rows, found_max=POISON_MAX)
+    except TooManyError:
+        raise error from None
+    for at, raised in found.items():
+        row = Chunk(chunk.rows.slice(at, 1))
         name = type(raised).__name__
-        at = extract_tb(raised.__traceback__)[-1]
-        topic, partition, offset = (some.column(name)[0] for name in ("topic", "partition", "offset"))
+        where = extract_tb(raised.__traceback__)[-1]
+        topic, partition, offset = (row.column(name)[0] for name in ("topic", "partition", "offset"))
         # the error's own text may quote the row
-        log.error("%s/%s/%s crashes the parser: %s in %s:%s", topic, partition, offset, name, at.filename, at.lineno)
-        return [refuse(some, f"crashes the parser: {name}")]
+        log.error(
+            "%s/%s/%s crashes the parser: %s in %s:%s", topic, partition, offset, name, where.filename, where.lineno
+        )
+        parts[at] = refuse(row, f"crashes the parser: {name}")
+    return pa.Table.from_batches([parts[at] for at in sorted(parts)]).combine_chunks().to_batches()[0]
 
-    def tried(some: Chunk) -> list[pa.RecordBatch]:
-        try:
-            return [attempt(some)]
-        except (MemoryError, OSError):
-            raise
-        except Exception as raised:  # noqa: BLE001  # whatever it is, only these rows have it
-            return parts(some, raised)
 
-    return pa.Table.from_batches(parts(chunk, error)).combine_chunks().to_batches()[0]
+def _is_of_rows(error: Exception) -> bool:
+    """Whatever it is, only these rows have it; but the machine's fault is nobody's."""
+    return not isinstance(error, MemoryError | OSError)

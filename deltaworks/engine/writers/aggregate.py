@@ -37,7 +37,7 @@ class AggregateWriter:
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
-        self.fitting = Fitting(self.progress)
+        self.fitting = Fitting(self.progress, own, late_max=late_rows.late_max(declared.table.late))
         names = self.table.schema.names
         types = self.table.schema
         put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}
@@ -62,7 +62,8 @@ class AggregateWriter:
     def take(self, spark: SparkSession, committer: Committer) -> Turn | None:
         """Combine the next slice of new rows."""
         self.own.fresh = None
-        piece = slices.versions(spark, self.source, after=self.after, bytes_max=committer.arrow_bytes_max)
+        bytes_max, one = committer.arrow_bytes_max, self.fitting.one_version
+        piece = slices.versions(spark, self.source, after=self.after, bytes_max=bytes_max, one=one)
         if piece is None:
             return None
         whole = piece.upto >= self.source.table.data_version

@@ -6,26 +6,33 @@ same rows are found again.
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.poison import FOUND_MAX, TooManyError, culprits, is_of_rows, name_of
-from deltaworks.engine.writers.writer import Progress
+from deltaworks.engine.poison import culprits, is_of_rows, name_of, suspects
+from deltaworks.engine.writers.writer import Input, InVain, Progress
 from deltaworks.errors import LakeError
 
 UNFIT_MAX = 1_000
 """So many a table leaves out: each stands in every entry."""
 WITNESSES = 20
 """So many rows of before are tried where none of a slice can be computed: a bug would hit them too."""
+LOOKED_BACK = 1_000
+"""So many commits ago rows may have given way to others for what was left out before to be looked at."""
 log = logging.getLogger("deltaworks.poison")
 Given = Mapping[str, Rows]
 """Rows by input."""
@@ -38,11 +45,24 @@ Commit = Callable[[Given, Counts], None]
 class Fitting:
     """What one table leaves out."""
 
-    def __init__(self, progress: Progress) -> None:
-        """Look at what its position says."""
-        self.progress = progress
+    def __init__(self, progress: Progress, own: Input, *, late_max: int | None = None) -> None:
+        """Look at what its position says; rows that are later than `late_max` microseconds are not the table's."""
+        self.progress, self.own, self.late_max = progress, own, late_max
         self.decided: tuple[Unfit, ...] = ()
-        """In a recomputation: what the table that is recomputed leaves out."""
+        """In a proof: what the table that is recomputed leaves out, and so does this one."""
+        self.known: tuple[Unfit, ...] = ()
+        """In a rebuild: what the table that is recomputed leaves out, and this one looks at first."""
+
+    @property
+    def one_version(self) -> bool:
+        """Whether the next slice is of one version: it is a part of one that was looked through in vain.
+
+        So who catches up meets no more rows at once that raise than who took each version when it came.
+        """
+        in_vain, position = self.own.in_vain, self.progress.position
+        if in_vain is None or in_vain.code != self.progress.code:
+            return False
+        return any(version > position.versions.get(of, 0) for of, version in in_vain.versions.items())
 
     def places(self, of: str) -> list[str]:
         """The rows of an input that are left out."""
@@ -62,13 +82,13 @@ class Fitting:
             try:
                 commit(given, counts)
             except Exception as error:  # noqa: BLE001  # one that is no row's is raised again
-                given, counts = self._rest(given, counts, error, attempt, sources)
-            else:
+                with self.search(error):
+                    given, counts = self._rest(given, counts, error, attempt, sources)
+                    if counts.taken:
+                        commit(given, counts)
+            if counts.taken:
                 return counts
-        if counts.taken:
-            commit(given, counts)
-        else:
-            self.progress.pass_by(committer, counts)
+        self.progress.pass_by(committer, counts)
         return counts
 
     def _as_decided(self, given: Given, counts: Counts) -> tuple[Given, Counts]:
@@ -86,12 +106,9 @@ class Fitting:
         self, given: Given, counts: Counts, error: Exception, attempt: Attempt, sources: Collection[OwnedTable]
     ) -> tuple[Given, Counts]:
         """A slice without the rows that raise alone, after all of it raised `error`."""
-        if not is_of_rows(error):
-            raise error
-        try:
-            found = _search(given, attempt, found_max=FOUND_MAX)
-        except TooManyError:
-            raise error from None
+        known = [one for of, rows in given.items() for one in self._known_among(of, rows)]
+        found = _search(_just(given, known), attempt, known=known)
+        found += _search(_but(given, found), attempt)
         if not found:
             raise error
         if len(found) == sum(_count(rows) for rows in given.values()):
@@ -103,6 +120,46 @@ class Fitting:
             log.error("%s of %s is left out of %s: %s", one.place, one.of, self.progress.table.name, one.error)
         return self._without(given, counts, found)
 
+    @contextmanager
+    def search(self, error: Exception) -> Iterator[None]:
+        """Compute the batch in hand, which raised `error`, without the rows that raise, once these are found.
+
+        Raises `error` if it is no row's, or too many are, and at once if that was tried in vain before by the same
+        code: all tables of the app wait for it.
+        """
+        if not is_of_rows(error):
+            raise error
+        mine = InVain(position=self.progress.position, versions=self.progress.upto, code=self.progress.code)
+        if self.own.in_vain is not None and replace(self.own.in_vain, error=None) == mine:
+            raise self.own.in_vain.error or error
+        try:
+            yield
+        except TooManyError:
+            self.own.in_vain = mine
+            raise error from None
+        except PySparkException as raised:
+            if is_of_rows(raised):
+                self.own.in_vain = mine
+            raise
+        except LakeError as raised:
+            if type(raised) is LakeError:  # told anew: the frames that it came through hold rows
+                told = LakeError(raised.place, raised.finding, raised.next_step)
+                self.own.in_vain = replace(mine, error=told)
+            raise
+
+    def known_before(self) -> tuple[Unfit, ...]:
+        """What is likely not to be computed: it was left out before the rows gave way to others, or give way now."""
+        table = self.progress.table
+        back = table.version - table.entry.replaced_at + 1
+        if self.known or not table.entry.replaced_at or back > LOOKED_BACK:
+            return self.known
+        before = next(islice(table.entries_backwards(), back, None), None)
+        return () if before is None else before.position.unfit
+
+    def _known_among(self, of: str, rows: Rows) -> list[Unfit]:
+        known = [one for one in self.known_before() if one.of == of]
+        return chosen(known, of=of, places=among(rows, {one.place for one in known}))
+
     def gone(self, of: str, rows: DataFrame) -> tuple[DataFrame, Counts]:
         """Rows of an input that give way to others, without those that were left out: they are left out no more."""
         mine = among(rows, self.places(of))
@@ -113,13 +170,22 @@ class Fitting:
 
     def tried_again(self, given: Given, *, attempt: Attempt) -> tuple[Given, Counts]:
         """Rows that were left out without those that still raise; what the position says follows."""
-        still = _search(given, attempt, found_max=UNFIT_MAX)
-        fit = {of: without(rows, [one.place for one in still if one.of == of]) for of, rows in given.items()}
+        still = _search(given, attempt, known=self.progress.unfit)
+        fit = _but(given, still)
         tried = {(of, place) for of, rows in given.items() for place in _sources(rows)}
         others = [one for one in self.progress.unfit if (one.of, one.place) not in tried]
         self.leave_out([*others, *still])
         many = len(tried) - len(still)
         return fit, Counts(taken=many, refused=-many)
+
+    def again(self, keys: pa.Table | None) -> list[Unfit]:
+        """Those of a view's touched keys (None: all) that were left out before, but for what was decided."""
+        decided = {one.place for one in self.decided}
+        out = [one for one in self.progress.unfit if one.place not in decided]
+        if keys is None or not out:  # of many keys the texts take a while
+            return out
+        there = set(keys_as_places(keys))
+        return [one for one in out if one.place in there]
 
     def leave_out(self, unfit: Collection[Unfit]) -> None:
         """With the batch in hand these are left out; raises LakeError if they are too many."""
@@ -129,9 +195,11 @@ class Fitting:
         self.progress.leave_out(unfit)
 
     def _taken_before(self, table: OwnedTable, found: Collection[Unfit]) -> pa.Table:
-        """Some rows of an input that this table has taken."""
+        """Some rows of an input that this table has taken and used."""
         besides = {one.place for one in (*self.progress.unfit, *found)}
         where = (ds.field("_seq") <= self.progress.ingest_seq) & ~ds.field("_source").isin(sorted(besides))
+        if self.late_max is not None:
+            where &= ds.field("_late_by") <= self.late_max
         for batch in table.delta.to_pyarrow_dataset().to_batches():
             rows = pa.Table.from_batches([batch]).filter(where)
             if rows.num_rows:
@@ -140,8 +208,7 @@ class Fitting:
 
     def _without(self, given: Given, counts: Counts, out: Collection[Unfit]) -> tuple[Given, Counts]:
         self.leave_out([*self.progress.unfit, *out])
-        rest = {of: without(rows, [one.place for one in out if one.of == of]) for of, rows in given.items()}
-        return rest, counts + Counts(taken=-len(out), refused=len(out))
+        return _but(given, out), counts + Counts(taken=-len(out), refused=len(out))
 
 
 def again(table: str) -> str:
@@ -163,14 +230,25 @@ def without(rows: Rows, places: Collection[str]) -> Rows:
     return rows.where(~F.col("_source").isin(sorted(places)))
 
 
+def _but(given: Given, out: Collection[Unfit]) -> Given:
+    return {of: without(rows, [one.place for one in out if one.of == of]) for of, rows in given.items()}
+
+
+def _just(given: Given, wanted: Collection[Unfit]) -> Given:
+    return {of: _these(rows, [one.place for one in wanted if one.of == of]) for of, rows in given.items()}
+
+
+def _these(rows: Rows, places: Collection[str]) -> Rows:
+    if isinstance(rows, pa.Table):
+        return rows.filter(pc.is_in(rows["_source"], pa.array(sorted(places), pa.string())))
+    return rows.where(F.col("_source").isin(sorted(places)))
+
+
 def among(rows: Rows, places: Collection[str]) -> set[str]:
     """Which of these coordinates some row has."""
     if not places:
         return set()
-    if isinstance(rows, pa.Table):
-        found = rows.filter(pc.is_in(rows["_source"], pa.array(sorted(places), pa.string())))
-        return set(found["_source"].to_pylist())
-    return set(_sources(rows.where(F.col("_source").isin(sorted(places)))))
+    return set(_sources(_these(rows, places)))
 
 
 def with_places(table: OwnedTable, places: Collection[str]) -> pa.Table:
@@ -184,20 +262,51 @@ def chosen(unfit: Iterable[Unfit], *, of: str, places: Collection[str]) -> list[
 
 
 def keys_as_places(keys: pa.Table) -> list[str]:
-    """Each row of keys as text."""
-    columns = [keys[name].cast(pa.string()).to_pylist() for name in keys.column_names]
+    """Each row of keys as text, bytes in hexadecimal: they need be none."""
+    columns = [_texts(keys[name]) for name in keys.column_names]
     return [json.dumps(key) for key in zip(*columns, strict=True)]
 
 
 def places_as_keys(places: Collection[str], schema: pa.Schema) -> pa.Table:
     """The keys that were written so."""
     found = [json.loads(place) for place in places]
-    columns = [pa.array([key[at] for key in found], pa.string()) for at in range(len(schema))]
-    return pa.table([one.cast(field.type) for one, field in zip(columns, schema, strict=True)], schema=schema)
+    columns = [_values([key[at] for key in found], field.type) for at, field in enumerate(schema)]
+    return pa.table(columns, schema=schema)
 
 
-def _search(given: Given, attempt: Attempt, *, found_max: int) -> list[Unfit]:
-    """The rows that raise alone; raises TooManyError beyond the bound."""
+def _texts(values: pa.ChunkedArray) -> list[str | None]:
+    if pa.types.is_binary(values.type):
+        return [None if value is None else value.hex() for value in values.to_pylist()]
+    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _values(texts: list[str | None], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(kind):
+        return pa.array([None if text is None else bytes.fromhex(text) for text in texts], kind)
+    return pa.array(texts, pa.string()).cast(kind)
+
+
+def named(of: Sequence[str], places: Sequence[str], attempt: Try, *, known: Collection[Unfit] = ()) -> list[Unfit]:
+    """Those of the rows with these inputs and coordinates that raise alone; raises TooManyError beyond the bound.
+
+    `known`: all of them were left out before; those that there is no time to try stay so.
+    """
+    if not places:
+        return []
+    if not known:
+        found = culprits(len(places), attempt)
+        return [Unfit(of=of[at], place=places[at], error=name_of(error)) for at, error in found.items()]
+    before = {(one.of, one.place): one.error for one in known}
+    still = suspects(len(places), attempt)
+    return [
+        Unfit(of=of[at], place=places[at], error=before[of[at], places[at]] if error is None else name_of(error))
+        for at, error in still.items()
+    ]
+
+
+def _search(given: Given, attempt: Attempt, *, known: Collection[Unfit] = ()) -> list[Unfit]:
+    """The rows that raise alone, as in `named`."""
     by_input = {of: sorted(_sources(rows)) for of, rows in given.items()}
     every = [(of, place) for of, places in by_input.items() for place in places]
     first, at = 0, dict[str, int]()
@@ -212,15 +321,14 @@ def _search(given: Given, attempt: Attempt, *, found_max: int) -> list[Unfit]:
             part[of] = _between(given[of], mine[0], mine[-1]) if mine else _none(given[of])
         attempt(part)
 
-    found = culprits(len(every), some, found_max=found_max)
-    return [Unfit(of=every[n][0], place=every[n][1], error=name_of(error)) for n, error in found.items()]
+    return named([of for of, _ in every], [place for _, place in every], some, known=known)
 
 
 def _sources(rows: Rows) -> list[str]:
     """The coordinates of rows; raises TooManyError where the driver cannot hold them."""
     small = rows if isinstance(rows, pa.Table) else collected(rows.select("_source"))
     if small is None:
-        raise TooManyError
+        raise TooManyError({}, [])
     found: list[str] = small["_source"].to_pylist()
     return found
 

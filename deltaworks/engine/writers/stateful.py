@@ -29,7 +29,7 @@ from deltaworks.engine.stretches import Stretches, micros, times
 from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
-from deltaworks.engine.writers.fitting import Attempt, Fitting, Given, evaluate, with_places, without
+from deltaworks.engine.writers.fitting import WITNESSES, Attempt, Fitting, Given, evaluate, with_places, without
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
 from deltaworks.errors import LakeError
@@ -80,12 +80,12 @@ class StatefulWriter:
         self.late = late
         self.transform = load_transform(declared)
         self.progress = Progress(own.table, code=code_of(declared))
-        self.fitting = Fitting(self.progress)
         self.part = list(kept.part)
         self.length = micros(kept.gap or kept.reach or timedelta())
         self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}
         policy = declared.table.late
         self.late_max = late_rows.late_max(policy)
+        self.fitting = Fitting(self.progress, own, late_max=self.late_max)
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.after_max = 0 if policy is None else micros(policy.after)
         self.nearby = {
@@ -121,11 +121,11 @@ class StatefulWriter:
         self.own.fresh = None
         if not self.behind():
             return None
-        bytes_max, counts = committer.arrow_bytes_max, Counts()
+        bytes_max, counts, one = committer.arrow_bytes_max, Counts(), self.fitting.one_version
         new: dict[str, _New] = {}
         aside: list[tuple[Rows, int, int]] = []
         for source in self.sources:
-            piece = slices.versions(spark, source, after=self.after(source), bytes_max=bytes_max)
+            piece = slices.versions(spark, source, after=self.after(source), bytes_max=bytes_max, one=one)
             upto = self.after(source) if piece is None else piece.upto
             given: Rows = source.table.schema.empty_table() if piece is None else piece.rows
             rows, late, counted = late_rows.in_time(given, self.declared.table.late)
@@ -238,10 +238,11 @@ class StatefulWriter:
             def attempt(some: Given) -> None:
                 if not beside:
                     beside.update(self._beside(spark, new, kept))
-                rows = {
-                    name: frame(spark, some[name]).select(*stored.columns).unionByName(stored)
-                    for name, stored in beside.items()
-                }
+                rows = {}
+                for name, stored in beside.items():
+                    others = without(stored, _few(some[name]))  # stored ones may be tried, too
+                    assert isinstance(others, DataFrame)
+                    rows[name] = frame(spark, some[name]).select(*stored.columns).unionByName(others).drop("_source")
                 evaluate(self._computed(rows, None))
 
             yield attempt
@@ -258,7 +259,7 @@ class StatefulWriter:
             fresh = frame(spark, one.rows).select("_source")
             stored = self._stored(spark, name, one, with_source=True).join(fresh, "_source", "left_anti")
             near = spark_stretches.within(stored, self.times[name], wide, self.part, widened=widened)
-            found[name] = near.drop("_source").persist(StorageLevel.DISK_ONLY)
+            found[name] = near.persist(StorageLevel.DISK_ONLY)
             kept.callback(found[name].unpersist)
         return found
 
@@ -437,6 +438,14 @@ def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
 def _given(new: Mapping[str, _New], given: Given) -> dict[str, _New]:
     """What a batch takes of each input, with only these rows of it."""
     return {name: replace(one, rows=given[name]) for name, one in new.items()}
+
+
+def _few(rows: Rows) -> list[str]:
+    """The coordinates of rows that are no more than are tried of those that are stored."""
+    if not isinstance(rows, pa.Table) or rows.num_rows > WITNESSES:
+        return []
+    places: list[str] = rows["_source"].to_pylist()
+    return places
 
 
 def _closing(open_rows: pa.Table | None, closes: str | None, passed: int | None) -> pa.Table | None:

@@ -1,6 +1,5 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
-import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,11 +12,20 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
-from deltaworks.engine.poison import FOUND_MAX, TooManyError, culprits, is_of_rows, name_of
 from deltaworks.engine.slices import PACKED
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
-from deltaworks.engine.writers.fitting import UNFIT_MAX, WITNESSES, Fitting, evaluate, keys_as_places, places_as_keys
+from deltaworks.engine.writers.fitting import (
+    WITNESSES,
+    Fitting,
+    chosen,
+    evaluate,
+    keys_as_places,
+    log,
+    named,
+    places_as_keys,
+)
 from deltaworks.engine.writers.replacing import only, replace_keys
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.errors import LakeError
@@ -31,9 +39,6 @@ class Touched:
     changes: int
 
 
-log = logging.getLogger("deltaworks.poison")
-
-
 class ViewWriter:
     """Recomputes and replaces the keys that changed rows of the inputs map to."""
 
@@ -42,7 +47,7 @@ class ViewWriter:
         self.declared, self.own, self.sources, self.table = declared, own, sources, own.table
         self.transform, self.keys_from = load_transform(declared), load_keys_from(declared)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
-        self.fitting = Fitting(self.progress)
+        self.fitting = Fitting(self.progress, own)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
 
     def after(self, source: Input) -> int | None:
@@ -95,55 +100,54 @@ class ViewWriter:
 
         before = len(self.progress.unfit)
         self.fitting.leave_out({*self.progress.unfit, *self.fitting.decided})
-        again = self._touched_again(touched)
-        still = _unfit(self.declared.name, again, attempt, found_max=UNFIT_MAX)
-        tried = set(keys_as_places(again))
-        self.fitting.leave_out([*(one for one in self.progress.unfit if one.place not in tried), *still])
+        again = self.fitting.again(touched.keys)
+        still = self._still(again, attempt)
+        self.fitting.leave_out({*self.progress.unfit}.difference(again).union(still))
         if tried_again and not touched.changes and len(self.progress.unfit) == before:
             return counts
         try:
             return self._replace(spark, committer, computed, touched, counts, before)
         except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
-            self._leave_out_more(touched, inputs, attempt, error)
-        return self._replace(spark, committer, computed, touched, counts, before)
+            with self.fitting.search(error):
+                self._leave_out_more(touched, inputs, attempt, error)
+                return self._replace(spark, committer, computed, touched, counts, before)
 
-    def _touched_again(self, touched: Touched) -> pa.Table:
-        """Touched keys that were left out before."""
-        decided = {one.place for one in self.fitting.decided}
-        out = [one.place for one in self.progress.unfit if one.place not in decided]
-        if touched.keys is not None:
-            there = set(keys_as_places(touched.keys))
-            out = [place for place in out if place in there]
-        return places_as_keys(out, self.key_schema)
+    def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
+        """Those of the keys that were left out before that still raise."""
+        places = [one.place for one in known]
+        keys = places_as_keys(places, self.key_schema)
+        return named([self.declared.name] * len(places), places, _parts(keys, attempt), known=known)
 
     def _leave_out_more(
         self, touched: Touched, inputs: dict[str, DataFrame], attempt: Callable[[pa.Table], None], error: Exception
     ) -> None:
         """Leave the keys out that raise alone, after all of them raised `error`; raise it again as `Fitting.take`."""
-        if not is_of_rows(error):
-            raise error
         keys = self._every_key(inputs) if touched.keys is None else touched.keys
         if keys is None:
             raise error
-        known = {one.place for one in self.progress.unfit}
-        new = keys.filter(pa.array([place not in known for place in keys_as_places(keys)], pa.bool_()))
-        try:
-            found = _unfit(self.declared.name, new, attempt, found_max=FOUND_MAX)
-        except TooManyError:
-            raise error from None
+        out = {one.place for one in self.progress.unfit}
+        new = [place for place in keys_as_places(keys) if place not in out]
+        known = chosen(self.fitting.known_before(), of=self.declared.name, places=set(new))
+        found = self._still(known, attempt)
+        out = {one.place for one in found}
+        rest = [place for place in new if place not in out]
+        keys = places_as_keys(rest, self.key_schema)
+        found += named([self.declared.name] * len(rest), rest, _parts(keys, attempt))
         if not found:
             raise error
-        if len(found) == new.num_rows:
-            out = {one.place for one in found}
-            there = self.table.read(list(self.declared.keys))
-            there = there.slice(0, WITNESSES + len(out))
-            there = there.filter(pa.array([place not in out for place in keys_as_places(there)], pa.bool_()))
-            if not there.num_rows:
-                raise error
-            attempt(there)
+        if len(found) == len(new):
+            self._try_there(attempt, {one.place for one in found}, error)
         for one in found:
             log.error("a key of %s cannot be computed, and is left out: %s", self.declared.name, one.error)
         self.fitting.leave_out([*self.progress.unfit, *found])
+
+    def _try_there(self, attempt: Callable[[pa.Table], None], out: set[str], error: Exception) -> None:
+        """Evaluate some keys that are in the table and not among these; raise `error` if there are none."""
+        there = self.table.read(list(self.declared.keys)).slice(0, WITNESSES + len(out))
+        there = there.filter(pa.array([place not in out for place in keys_as_places(there)], pa.bool_()))
+        if not there.num_rows:
+            raise error
+        attempt(there)
 
     def _every_key(self, inputs: dict[str, DataFrame]) -> pa.Table | None:
         """The keys that the inputs' rows map to; None if they are too many."""
@@ -199,13 +203,8 @@ class ViewWriter:
         return counts
 
 
-def _unfit(view: str, keys: pa.Table, attempt: Callable[[pa.Table], None], *, found_max: int) -> list[Unfit]:
-    """The keys that raise alone; raises TooManyError beyond the bound."""
-    if not keys.num_rows:
-        return []
-    found = culprits(keys.num_rows, lambda low, high: attempt(keys.slice(low, high - low)), found_max=found_max)
-    places = keys_as_places(keys)
-    return [Unfit(of=view, place=places[at], error=name_of(error)) for at, error in found.items()]
+def _parts(keys: pa.Table, attempt: Callable[[pa.Table], None]) -> Try:
+    return lambda low, high: attempt(keys.slice(low, high - low))
 
 
 def _older(after: int | None, version: int) -> bool:

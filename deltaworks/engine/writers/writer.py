@@ -16,6 +16,7 @@ from deltaworks.engine.entry import Counts, Entry, Kind, Position, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
+from deltaworks.errors import LakeError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,26 @@ class Fresh:
     rows: pa.Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class InVain:
+    """A slice that was looked through for rows that raise, without its being computed after that, by this code.
+
+    `error`: what came of it, where that is not what the slice raises.
+    """
+
+    position: Position
+    versions: Mapping[str, int]
+    code: str
+    error: LakeError | None = None
+
+
 @dataclass(kw_only=True)
 class Input:
-    """A table that others read, with its fresh rows if it has any."""
+    """A table that others read, with its fresh rows if it has any; it stays when its writer is made anew."""
 
     table: OwnedTable
     fresh: Fresh | None = None
+    in_vain: InVain | None = None
 
 
 @dataclass(kw_only=True)
@@ -105,6 +120,11 @@ class Progress:
         often, many = self._reaching.applied or (0, 0)
         if rows:
             self._reaching = replace(self._reaching, applied=(often, many + rows))
+
+    @property
+    def upto(self) -> Mapping[str, int]:
+        """The versions that the batch in hand takes the inputs up to."""
+        return self._reaching.versions
 
     @property
     def unfit(self) -> tuple[Unfit, ...]:
