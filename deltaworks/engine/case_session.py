@@ -11,7 +11,7 @@ from typing import TypeAlias
 from deltaworks.cases import Case
 from deltaworks.catalog import Catalog
 from deltaworks.engine.case_run import Way, run_case, ways
-from deltaworks.engine.jvm_log import jvm_log, no_query_log
+from deltaworks.engine.jvm_log import jvm_log
 from deltaworks.engine.session import open_session
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import AppSettings, Settings
@@ -38,8 +38,7 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
                 return (_raised(error),)
 
         try:
-            with no_query_log():
-                yield lambda case: {way: run(case, way) for way in ways(catalog[case.table])}
+            yield lambda case: {way: run(case, way) for way in ways(catalog[case.table])}
         finally:
             spark.stop()
 

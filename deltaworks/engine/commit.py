@@ -161,7 +161,8 @@ class Committer:
         reached(table.name, entry.kind, "before-commit")
         try:
             if how is None or (rows.num_rows == 0 and not how.whole):
-                self._append(table, rows.select(table.stored.names), entry)
+                whole = rows if rows.num_rows else table.stored.empty_table()  # those of a merge may lack columns
+                self._append(table, whole.select(table.stored.names), entry)
                 return
             merged = table.delta.merge(
                 rows,

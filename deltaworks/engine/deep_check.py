@@ -40,14 +40,14 @@ def open_session(log: Path) -> SparkSession:
     }
     for option, value in options.items():
         builder = builder.config(option, value)
+    no_query_log()
     with jvm_log(log):
         return builder.getOrCreate()
 
 
 def deep_findings(catalog: Catalog, session: SparkSession) -> list[Finding]:
     """Everything that Spark's analysis finds wrong with the transforms of a project."""
-    with no_query_log():
-        return [finding for declared in catalog.tables.values() for finding in _table(catalog, declared, session)]
+    return [finding for declared in catalog.tables.values() for finding in _table(catalog, declared, session)]
 
 
 def transforms(catalog: Catalog) -> int:

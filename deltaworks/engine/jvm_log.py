@@ -23,15 +23,7 @@ def jvm_log(log: Path) -> Iterator[None]:
         os.close(kept)
 
 
-@contextmanager
-def no_query_log() -> Iterator[None]:
-    """Without PySpark's own log of failed analyses: it prints the JVM's trace beside the error that it raises."""
-    loggers = [logging.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+def no_query_log() -> None:
+    """From now on without PySpark's own log of each error: it quotes values, and prints the JVM's trace."""
+    for kind in ("DataFrame", "SQL"):
+        logging.getLogger(f"{kind}QueryContextLogger").disabled = True

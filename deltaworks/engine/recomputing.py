@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from deltaworks.engine.jvm_log import jvm_log, no_query_log
+from deltaworks.engine.jvm_log import jvm_log
 from deltaworks.engine.session import open_session
 from deltaworks.settings import AppSettings, Settings
 
@@ -29,5 +29,4 @@ def recomputing(
         with jvm_log(settings.logs / f"{name}.log"):
             spark = open_session(name=name, settings=own, app=AppSettings())
         kept.callback(spark.stop)
-        with no_query_log():
-            yield spark, own
+        yield spark, own

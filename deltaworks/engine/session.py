@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.jvm_log import no_query_log
 from deltaworks.errors import SettingsError
 from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
@@ -39,6 +40,7 @@ def open_session(
     for option, value in options.items():
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
+    no_query_log()
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
 

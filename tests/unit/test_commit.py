@@ -111,3 +111,16 @@ def test_row_of_a_merged_file_is_found_by_its_text(tmp_path: Path) -> None:
         commit(table, [{"key": "a", "value": value}, {"key": "b", "value": value}], *UPSERT)
 
     assert table.read(["value"], where=ds.field("key").isin(["b"])).to_pylist() == [{"value": "new"}]
+
+
+def test_merge_of_no_rows_leaves_its_entry_whatever_columns_they_have(tmp_path: Path) -> None:
+    """Nothing came too late, and a backfill numbers what did anew."""
+    table = owned(tmp_path, pa.int64())
+    nothing = pa.schema([("key", pa.int64())]).empty_table()
+    how = Merge(keys=("key",), clauses=(Clause(on="matched", act="update", set={"value": "'new'"}),))
+
+    Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None).commit(
+        table, nothing, table.entry.follow("redo"), how=how
+    )
+
+    assert (table.version, table.entry.kind, table.rows()) == (1, "redo", 0)
