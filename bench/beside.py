@@ -38,10 +38,12 @@ RIGHT, WRONG = "'^/'", "'^/($|[abd-z])'"
 """The wrong one refuses /cart and /checkout."""
 SLOWER_MAX, CHEAP_MIN = 1.5, 0.9
 """The bounds: the stream's median latency over that of the stream alone, rows per CPU second over the plain job's."""
-_SAMPLE_SECONDS = 0.2
+_SAMPLE_SECONDS = 0.2  # between two looks at the CPU time of a program: what it spends after the last is not counted
+_LOOK_SECONDS = 0.5  # between two looks whether the driver lives
+_STILL_SECONDS = 10.0  # gold that has not changed for so long has all of the backlog
 _PROGRAM_SECONDS_MAX = 1_800.0
 _FIRST_SECONDS_MAX = 300.0
-_ON_THEIR_WAY_SECONDS = 15.0
+_ON_THEIR_WAY_SECONDS = 15.0  # after a window, for the probes that were due at its end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,7 @@ def _settled(settings: Settings) -> bool:
     """Whether gold has stood still for a while."""
     gold = Deltaworks().gold(settings)
     first = views_in(gold)
-    time.sleep(10)
+    time.sleep(_STILL_SECONDS)
     return bool(first) and views_in(gold) == first
 
 
@@ -188,7 +190,7 @@ def _pass(seconds: float, driver: Program) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         driver.must_run()
-        time.sleep(0.5)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _wait(true: Callable[[], bool], driver: Program, *, what: str) -> None:
@@ -197,7 +199,7 @@ def _wait(true: Callable[[], bool], driver: Program, *, what: str) -> None:
         driver.must_run()
         if time.monotonic() > deadline:
             raise StackError(driver.name, f"{what} after {_FIRST_SECONDS_MAX:g} s", "Run again with --keep")
-        time.sleep(0.5)
+        time.sleep(_LOOK_SECONDS)
 
 
 def show(found: Beside, *, as_json: bool) -> None:

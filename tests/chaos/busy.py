@@ -14,8 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -215,11 +214,15 @@ def main(
         raise typer.Exit(1)
 
 
-if __name__ == "__main__":
+def run_and_leave(main: Callable[..., None]) -> None:
+    """Run a drill's command line and end the process with its exit code, whatever threads are left."""
     code = 0
-    with suppress(SystemExit):
-        try:
-            typer.run(main)
-        except SystemExit as end:
-            code = int(end.code or 0)
+    try:
+        typer.run(main)
+    except SystemExit as end:
+        code = int(end.code or 0)
     leave(code)
+
+
+if __name__ == "__main__":
+    run_and_leave(main)

@@ -8,7 +8,6 @@ It runs the whole stack, Airflow included, on free ports and in a scratch folder
 
 import shutil
 import time
-from contextlib import suppress
 from datetime import timedelta
 from random import Random, SystemRandom
 from typing import Annotated, Any
@@ -20,12 +19,11 @@ from deltaworks import catalog
 from deltaworks.catalog import Declared
 from deltaworks.cli.show import out
 from deltaworks.control import Store
-from deltaworks.engine.driver import leave
 from deltaworks.engine.prove import identity
 from deltaworks.settings import ROOT, Settings
 from deltaworks.words.keeping import Raw
 from tests.chaos.books import balance
-from tests.chaos.busy import Order, said
+from tests.chaos.busy import Order, run_and_leave, said
 from tests.chaos.shopping import Shopping
 from tests.chaos.victims import draw, kill
 from tests.intruder import Intruder
@@ -158,10 +156,4 @@ def main(
 
 
 if __name__ == "__main__":
-    code = 0
-    with suppress(SystemExit):
-        try:
-            typer.run(main)
-        except SystemExit as end:
-            code = int(end.code or 0)
-    leave(code)
+    run_and_leave(main)

@@ -21,7 +21,8 @@ PAGE, README = ROOT / "docs" / "chaos.md", ROOT / "README.md"
 BEGIN, END = "<!-- chaos: written by tests.chaos.report -->", "<!-- chaos ends -->"
 _HEAD = """# Chaos
 
-Written by `.venv/spark/bin/python -m tests.chaos.report` from what `make proof` found; not by hand.
+Written by `.venv/spark/bin/python -m tests.chaos.report`, not by hand, from what the drill of `make proof` found.
+Faults can be done in single runs too: a fault's line is of the last run that did it.
 
 Each fault is really done to a running local stack: Kafka, Connect, two Postgres servers, Airflow, a Spark driver.
 All the time five senders number their events from 1 on, and money changes hands in Postgres. After each fault
