@@ -68,11 +68,8 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, 
     upto = table.data_version
     if after >= upto:
         return None
-    replaced = table.entry.replaced_at
-    if 0 < after < replaced:
-        finding = f"what was taken of it up to version {after} gave way to other rows in version {replaced}"
-        raise LakeError(table.name, finding, "Rebuild the table that took it")
-    if after == 0 and (replaced or not all_there(table.path, 0, upto)):
+    refuse_replaced(table, after)
+    if after == 0 and (table.entry.replaced_at or not all_there(table.path, 0, upto)):
         return Slice(upto=upto, rows=_all(spark, table, bytes_max))
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
@@ -92,6 +89,21 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, 
         end = (after + end) // 2
     rows = spark.read.schema(spark_schema(table.schema)).parquet(*table.rows_added(after, end))
     return Slice(upto=end, rows=rows)
+
+
+def refuse_replaced(table: OwnedTable, after: int) -> None:
+    """Raise LakeError for a reader of a table's rows up to version `after`, if they gave way to others since.
+
+    Whoever publishes a table publishes those above it too: where the order is not done yet, it brings the reader's.
+    """
+    replaced = table.entry.replaced_at
+    if 0 < after < replaced:
+        finding = f"what was taken of it up to version {after} gave way to other rows in version {replaced}"
+        raise LakeError(
+            table.name,
+            finding,
+            "The order that did so goes on by itself; if there is none, rebuild the table that took it",
+        )
 
 
 def _all(spark: SparkSession, table: OwnedTable, bytes_max: int) -> pa.Table | DataFrame:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.points import listening
 from deltaworks.engine.prove import prove
 from deltaworks.engine.publish import Staged
 from deltaworks.engine.rebuild import stage
@@ -158,6 +159,52 @@ def test_tables_above_go_back_with_it(spark: SparkSession, tmp_path: Path) -> No
     (again, *above) = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=before - 1)
     assert again.version == before - 1
     assert {one.version for one in above} <= {0, 1, 2}
+
+
+def test_a_view_waits_for_the_order_that_takes_it_back_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Its owner died when only the input had gone back: nobody computes the view on a way of its own."""
+    chance = seeded()
+    only = ("silver.orders", "gold.daily_orders")
+    project = Shop(tmp_path / "project")
+    records = random_changes(chance, 60)
+    calm, owner = (
+        Owner(spark, project.settings(tmp_path / name), "shop", only=only, detaches=True) for name in ("calm", "back")
+    )
+    log, versions = Log(), []
+    for at in (0, 20, 40):
+        log.send(records[at : at + 20])
+        rows = log.batch()
+        calm.take(rows)
+        owner.take(rows)
+        owner.flow.settle()
+        versions.append(owner.flow.inputs["silver.orders"].table.version)
+    past = plan("silver.orders", catalog=owner.catalog, lake=owner.settings.lake, to=versions[0])
+    folder = owner.settings.data / "staged" / "one"
+    folder.mkdir(parents=True)
+    rewind(past, catalog=owner.catalog, lake=owner.settings.lake, folder=folder)
+    order = command("publish", "silver.orders", folder="one")
+
+    def crash(point: str) -> None:
+        if point == "silver.orders.publish.after-commit":
+            raise Crash(point)
+
+    with listening(crash), pytest.raises(Crash):
+        carry_out(owner, order)
+    owner.start()
+    owner.turn()
+    aside = {name: str(one.error) for name, one in owner.flow.detached.tables.items()}
+    carry_out(owner, order)
+    owner.turn()
+    owner.flow.settle()
+
+    assert [*aside] == ["gold.daily_orders"]
+    assert "gave way to other rows" in aside["gold.daily_orders"]
+    assert not owner.flow.detached.tables
+    for table in only:
+        assert owner.rows(table) == calm.rows(table)
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert [one for one in check(picture, at_rest=True) if one.place in only] == []
 
 
 def test_a_new_table_takes_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
-from deltaworks.engine.slices import PACKED
+from deltaworks.engine.slices import PACKED, refuse_replaced
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
 from deltaworks.engine.writers.fitting import (
     WITNESSES,
@@ -215,8 +215,9 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
     """Before- and after-images of the rows changed beyond version `after`; None when the feed is gone."""
     if after >= table.version:
         return table.schema.empty_table()
-    if after < table.entry.replaced_at:  # every row went and came
+    if not after and table.entry.replaced_at:  # every row went and came
         return None
+    refuse_replaced(table, after)
     names = [name for name in table.schema.names if not name.startswith("_")]
     try:
         size = table.bytes_added(after, table.version)
