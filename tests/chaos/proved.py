@@ -63,16 +63,18 @@ def _work(settings: Settings, found: catalog.Catalog, minutes: float, chance: Ra
         wait_until(
             lambda: all(_works(store, app) for app in found.apps), what="drivers", seconds_max=_DRIVER_SECONDS_MAX
         )
-        began = time.monotonic()
+        began, killed = time.monotonic(), dict.fromkeys(found.apps, 0)
         for moment, victim in zip([*moments, seconds], [*victims, None], strict=True):
             while time.monotonic() - began < moment:
                 shopping.must_go_on()
                 time.sleep(0.5)  # the minutes asked for
             if victim is not None:
+                app = victim.name
                 wait_until(
-                    lambda app=victim.name: _works(store, app),  # type: ignore[misc]  # the loop's own
-                    what=f"a driver of {victim.name} to kill", seconds_max=_DRIVER_SECONDS_MAX,
+                    lambda app=app: _works(store, app, after=killed[app]),  # type: ignore[misc]  # the loop's own
+                    what=f"a driver of {app} to kill", seconds_max=_DRIVER_SECONDS_MAX,
                 )  # fmt: skip
+                killed[app] = _epoch(store, app)
                 out.print(f"  {timedelta(seconds=round(moment))}  killed {victim}, pid {kill(settings, store, victim)}")
         sent = shopping.stop()
     ended = balance(settings, seconds_max=_SETTLE_SECONDS_MAX)
@@ -81,11 +83,17 @@ def _work(settings: Settings, found: catalog.Catalog, minutes: float, chance: Ra
     return [*(f"ledger: {one}" for one in ended.findings), *(one.words for one in stopped if one.code)]
 
 
-def _works(store: Store, app: str) -> bool:
+def _works(store: Store, app: str, *, after: int = 0) -> bool:
+    """Whether a driver is at work that came after that epoch; one that was killed holds its lease for a while."""
     lease, beat = store.lease(app), store.heartbeat(app)
-    return (
-        lease is not None and lease.live and beat is not None and (beat.epoch, beat.state) == (lease.epoch, "running")
-    )
+    if lease is None or not lease.live or lease.epoch <= after:
+        return False
+    return beat is not None and (beat.epoch, beat.state) == (lease.epoch, "running")
+
+
+def _epoch(store: Store, app: str) -> int:
+    lease = store.lease(app)
+    return 0 if lease is None else lease.epoch
 
 
 def _proved(settings: Settings, table: Declared) -> str:
