@@ -70,7 +70,7 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, 
         return None
     refuse_replaced(table, after)
     if after == 0 and (table.entry.replaced_at or not all_there(table.path, 0, upto)):
-        return Slice(upto=upto, rows=_all(spark, table, bytes_max))
+        return Slice(upto=upto, rows=present(spark, table, bytes_max))
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)
@@ -106,12 +106,15 @@ def refuse_replaced(table: OwnedTable, after: int) -> None:
         )
 
 
-def _all(spark: SparkSession, table: OwnedTable, bytes_max: int) -> pa.Table | DataFrame:
+def present(
+    spark: SparkSession, table: OwnedTable, bytes_max: int, names: list[str] | None = None
+) -> pa.Table | DataFrame:
+    """Columns (None: all) of the rows that are there now, as Arrow when they fit the bound, else as a DataFrame."""
+    names = table.schema.names if names is None else names
     if table.bytes() <= bytes_max // PACKED:
         with suppress(TooMuchError):
-            return table.read(bytes_max=bytes_max)
-    rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
-    return rows.select(*table.schema.names)
+            return table.read(names, bytes_max=bytes_max)
+    return spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path)).select(*names)
 
 
 def _next_batches(bronze: OwnedTable, after: int, last: int, size_max: int) -> tuple[int, int]:

@@ -29,7 +29,8 @@ def by_gap(
 ) -> tuple[Stretches, dict[str, pa.Table]]:
     """A row changes the stretch of rows, each no more than `length` from the next, that it lies in.
 
-    How far such a stretch goes is not known before it is read: more is read until both of its ends are seen.
+    How far such a stretch goes is not known before it is read: more is read until both of its ends are seen. A row that
+    is not there any more counts where it was.
     """
     parts = Parts(list(new.values()), part)
     place, time = _points(parts, new, times)
@@ -37,7 +38,8 @@ def by_gap(
     looked = _runs(parts, new, times, length).widened(step)
     while True:
         rows = read(looked)
-        found = _runs(parts, rows, times, length)
+        there, moments = _points(parts, rows, times)
+        found = runs(parts, np.concatenate((there, place)), np.concatenate((moments, time)), length)
         touched = found.chosen(np.isin(np.arange(len(found)), found.around(place, time)))
         left = looked.around(touched.part, touched.low - length)
         right = looked.around(touched.part, touched.high + length)

@@ -112,10 +112,9 @@ class AggregateWriter:
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=source.version, uses=uses
         )
-        rows, _, _ = late_rows.in_time(spark.read.format("delta").load(str(source.path)), policy)
-        rows = without(rows, self.fitting.places(source.name))
-        assert isinstance(rows, DataFrame)
-        rows = rows.select(*_shown(source))
+        there = slices.present(spark, source, committer.arrow_bytes_max, [*_shown(source), "_source", "_late_by"])
+        used = late_rows.used_of(there, policy)
+        rows = frame(spark, without(used, self.fitting.places(source.name))).select(*_shown(source))
         if self.used is not None:
             rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
         touched = self._grouped(found.touched.select(*_shown(source))).select(*self.declared.keys).distinct()

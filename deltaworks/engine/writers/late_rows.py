@@ -35,16 +35,24 @@ def late_max(policy: Late | None) -> int | None:
     return policy.after // timedelta(microseconds=1) if isinstance(policy, Drop | SideOutput) else None
 
 
+def used_of(rows: Rows, policy: Late | None) -> Rows:
+    """What is used."""
+    after = late_max(policy)
+    if after is None:
+        return rows
+    if isinstance(rows, pa.Table):
+        return rows.filter(pc.less_equal(rows["_late_by"], after))
+    return rows.where(F.col("_late_by") <= after)
+
+
 def in_time(rows: Rows, policy: Late | None) -> tuple[Rows, Rows | None, Counts]:
     """What is used, what is too late for it (None: nothing), and how many."""
     after, late = late_max(policy), None
-    if after is not None:
-        if isinstance(rows, pa.Table):
-            too_late = pc.greater(rows["_late_by"], after)
-            rows, late = rows.filter(pc.invert(too_late)), rows.filter(too_late)
-        else:
-            too_late = F.col("_late_by") > after
-            rows, late = rows.where(~too_late), rows.where(too_late)
+    if after is not None and isinstance(rows, pa.Table):
+        late = rows.filter(pc.greater(rows["_late_by"], after))
+    elif after is not None:
+        late = rows.where(F.col("_late_by") > after)
+    rows = used_of(rows, policy)
     taken, missed = _count(rows), 0 if late is None else _count(late)
     return rows, late if missed else None, Counts(read=taken + missed, taken=taken, late=missed)
 

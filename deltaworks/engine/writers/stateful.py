@@ -21,6 +21,7 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
+from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Entry, Unfit
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
@@ -189,11 +190,14 @@ class StatefulWriter:
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=table.version, uses=uses
         )
-        touched = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
+        touched: Rows = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
+        if committer.arrow_bytes_max and (small := collected(touched)) is not None:
+            schema = pa.schema([*(table.schema.field(name) for name in _shown(table)), ("_seq", pa.int64())])
+            touched = small.cast(schema) if small.nbytes <= committer.arrow_bytes_max else touched
+        for memory in self.nearby.values():  # rows were taken out of the midst of it
+            memory.forget()
         new = {**empty, table.name: _new(table, touched, table.version)}
-        # by Spark, which holds stored rows against touched places where there is no row any more
-        by_spark = Committer(spark=spark, arrow_bytes_max=0, guard=committer.guard)
-        self._replace(spark, by_spark, new, found.counts + left)
+        self._replace(spark, committer, new, found.counts + left)
 
     def _reach(self, new: Mapping[str, _New]) -> None:
         whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)

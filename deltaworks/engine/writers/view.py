@@ -1,7 +1,6 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
-from deltaworks.engine.slices import PACKED, refuse_replaced
+from deltaworks.engine.slices import PACKED, present, refuse_replaced
 from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
 from deltaworks.engine.writers.fitting import (
     WITNESSES,
@@ -251,7 +250,4 @@ def _changes_by_spark(spark: SparkSession, table: OwnedTable, after: int, names:
 def _present(spark: SparkSession, table: OwnedTable, bytes_max: int) -> DataFrame:
     """The input as of the version that this batch reads, without the engine's columns."""
     names = [name for name in table.schema.names if not name.startswith("_")]
-    if table.bytes() <= bytes_max // PACKED:
-        with suppress(TooMuchError):
-            return spark.createDataFrame(table.read(names, bytes_max=bytes_max))
-    return spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path)).select(*names)
+    return frame(spark, present(spark, table, bytes_max, names))
