@@ -68,9 +68,12 @@ class Drained:
         }
 
 
-def fill(settings: Settings, events: int) -> dict[str, int]:
-    """Put the backlog into the topic: a hundredth is sent twice; gives the simulator's totals."""
-    options = ["--backlog", str(events), "--duplicates", "0.01", "--seed", "1", "--json"]
+def fill(settings: Settings, events: int, *more: str) -> dict[str, int]:
+    """Put the backlog into the topic: a hundredth is sent twice; gives the simulator's totals.
+
+    `more`: other options of the simulator.
+    """
+    options = ["--backlog", str(events), "--duplicates", "0.01", "--seed", "1", "--json", *more]
     command = [str(settings.spark_python), "-m", "shop.simulate", *options, "--project", str(settings.project)]
     done = subprocess.run(command, env=settings.inherited(), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -2,9 +2,9 @@
 
     .venv/spark/bin/python bench/beside.py
 
-One stack, one stream of page views. A backlog is taken by a rule that refuses some good views; the rule is mended. Then
-the stream runs alone, then with a backfill of the day beside it, which brings those views to silver and gold. When the
-stream has ended, `bench/plain.py` computes the same range.
+One stack, one stream of page views. A backlog of yesterday's views is taken by a rule that refuses some good ones; the
+rule is mended. Then the stream runs alone, then with a backfill of yesterday beside it, which brings those views to
+silver and gold. When the stream has ended, `bench/plain.py` computes the same rows of bronze.
 """
 
 import json
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -38,6 +38,7 @@ RIGHT, WRONG = "'^/'", "'^/($|[abd-z])'"
 """The wrong one refuses /cart and /checkout."""
 SLOWER_MAX, CHEAP_MIN = 1.5, 0.9
 """The bounds: the stream's median latency over that of the stream alone, rows per CPU second over the plain job's."""
+_YESTERDAY = ("--backlog-minutes", "1440", "--customers", "5000")
 _SAMPLE_SECONDS = 0.2  # between two looks at the CPU time of a program: what it spends after the last is not counted
 _LOOK_SECONDS = 0.5  # between two looks whether the driver lives
 _STILL_SECONDS = 10.0  # gold that has not changed for so long has all of the backlog
@@ -92,7 +93,9 @@ def measure(settings: Settings, *, events: int, rate: float, seconds: float) -> 
     """Fill, mend the rule, stream alone, stream with the backfill, plain job."""
     side, suite = Deltaworks(), settings.project / SUITE
     suite.write_text(suite.read_text().replace(RIGHT, WRONG))
-    fill(settings, events)
+    began = datetime.now(UTC)
+    fill(settings, events, "--start-time", f"{began.date()}", *_YESTERDAY)
+    filled = datetime.now(UTC)
     with side.start(settings) as driver:
         _wait(lambda: _settled(settings), driver, what="the backlog is not taken")
         side.ask_to_stop(settings, driver)
@@ -108,7 +111,9 @@ def measure(settings: Settings, *, events: int, rate: float, seconds: float) -> 
             alone = _window(reader, traffic, lambda: _pass(seconds, driver))
             err.print("the stream with a backfill beside it ...")
             spent: list[Spent] = []
-            beside = _window(reader, traffic, lambda: spent.append(_backfill(settings)))
+            beside = _window(
+                reader, traffic, lambda: spent.append(_backfill(settings, began.date() - timedelta(days=1)))
+            )
             driver.must_run()
         side.ask_to_stop(settings, driver)
         driver.wait(_PROGRAM_SECONDS_MAX)
@@ -116,7 +121,7 @@ def measure(settings: Settings, *, events: int, rate: float, seconds: float) -> 
     err.print("the plain job ...")
     return Beside(
         alone_ms=percentile(alone, 50), beside_ms=percentile(beside, 50), probes=len(beside), backfill=spent[0],
-        plain=_plain(settings), came=came,
+        plain=_plain(settings, began, filled), came=came,
     )  # fmt: skip
 
 
@@ -143,19 +148,17 @@ def _window(reader: Reader, traffic: Traffic, work: Callable[[], None]) -> list[
     return found
 
 
-def _backfill(settings: Settings) -> Spent:
-    day = datetime.now(UTC).date()
-    words = ["backfill", TABLE, "--from", f"{day - timedelta(days=1)}", "--to", f"{day}"]
+def _backfill(settings: Settings, day: date) -> Spent:
+    words = ["backfill", TABLE, "--from", f"{day}", "--to", f"{day}"]
     command = [str(settings.spark_python), "-m", "deltaworks.cli", *words]
     # "12 ingest batches with 300,000 rows of bronze taken again: ..."
     return _spent("backfill", command, settings, lambda said: said.partition(" rows of bronze")[0].split()[-1])
 
 
-def _plain(settings: Settings) -> Spent:
-    day = datetime.now(UTC).date()
+def _plain(settings: Settings, since: datetime, until: datetime) -> Spent:
     options = {
         "--project": settings.project, "--lake": settings.lake, "--to": settings.data / "plain",
-        "--since": day - timedelta(days=1), "--until": day + timedelta(days=1),
+        "--since": since.isoformat(), "--until": until.isoformat(),
     }  # fmt: skip
     command = [str(settings.spark_python), str(ROOT / "bench" / "plain.py")]
     return _spent("plain", [*command, *(str(word) for pair in options.items() for word in pair)], settings, str.strip)

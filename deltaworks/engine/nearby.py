@@ -37,12 +37,15 @@ class Nearby:
         keep: int,
         late: LateRows | None = None,
         unfit: Callable[[], Collection[str]] = tuple,
+        narrow: bool = False,
     ) -> None:
         """Know nothing yet; memory begins `keep` microseconds before what is asked for first.
 
         Rows that are later than `late_max` microseconds are left out (None: none are), unless they are used in `late`;
-        so are those whose coordinates are in `unfit`.
+        so are those whose coordinates are in `unfit`. `narrow`: so few of the columns are asked for that the size of
+        the files does not tell how much they are.
         """
+        self.narrow = narrow
         self.table, self.time, self.columns, self.late_max, self.keep = table, time, columns, late_max, keep
         self.late, self.unfit = late, unfit
         self.forget()
@@ -104,7 +107,7 @@ class Nearby:
         field = ds.field(self.time)
         low, highs = spans[0][0], [high for _, high in spans]
         high = None if None in highs else max(h for h in highs if h is not None)
-        if _bytes_between(self.table, self.time, low, high) > bytes_max:
+        if not self.narrow and _bytes_between(self.table, self.time, low, high) > bytes_max:
             raise TooMuchError(bytes_max)
         wanted = [
             field >= _moment(low) if high is None else (field >= _moment(low)) & (field <= _moment(high))

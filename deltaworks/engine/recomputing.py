@@ -1,5 +1,6 @@
 """Spark for a command that computes tables again beside the lake: a scratch lake of its own, nothing left behind."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,15 +12,19 @@ from deltaworks.engine.jvm_log import jvm_log
 from deltaworks.engine.session import open_session
 from deltaworks.settings import AppSettings, Settings
 
+NICENESS = 10
+"""On a machine that is busy it gets a tenth of what the streams get, which are not to wait for it; else all of it."""
+
 
 @contextmanager
 def recomputing(
     settings: Settings, *, name: str, folder: Path | None = None
 ) -> Iterator[tuple[SparkSession, Settings]]:
-    """Start Spark, whose log is `<name>.log`; give it with settings whose lake is empty.
+    """Start Spark behind the streams, whose log is `<name>.log`; give it with settings whose lake is empty.
 
     That lake is in `folder`, which is empty; without one it goes at the end.
     """
+    os.nice(max(0, NICENESS - os.nice(0)))  # what is started from here on is so too
     with ExitStack() as kept:
         if folder is None:
             # beside the lake, not in /tmp: bronze is linked there, not copied

@@ -89,21 +89,22 @@ class StatefulWriter:
         self.fitting = Fitting(self.progress, own, late_max=self.late_max)
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.after_max = 0 if policy is None else micros(policy.after)
-        self.nearby = {
-            source.table.name: Nearby(
-                source.table,
-                time=self.times[source.table.name],
-                columns=_shown(source.table),
-                late_max=self.late_max,
-                keep=2 * FIRST_LOOK * self.length + self.after_max,
-                late=self.used,
-                unfit=partial(self.fitting.places, source.table.name),
-            )
-            for source in sources
-        }
+        self.nearby = {source.table.name: self._nearby(source.table, _shown(source.table)) for source in sources}
         self.merge = _merge(declared, self.table.schema.names)
         self._open: pa.Table | None = None
         """Keys and closing times of the rows that are not complete; None: to be read from the table."""
+
+    def _nearby(self, table: OwnedTable, columns: list[str], *, narrow: bool = False) -> Nearby:
+        return Nearby(
+            table,
+            time=self.times[table.name],
+            columns=columns,
+            late_max=self.late_max,
+            keep=2 * FIRST_LOOK * self.length + self.after_max,
+            late=self.used,
+            unfit=partial(self.fitting.places, table.name),
+            narrow=narrow,
+        )
 
     def after(self, source: Input) -> int:
         """Last version of an input taken in full."""
@@ -287,16 +288,46 @@ class StatefulWriter:
             else:
                 yield _Touched(near=near, wide=None, rows={name: spark.createDataFrame(r) for name, r in rows.items()})
                 return
+            try:
+                found = self._places(small, new, bytes_max)
+            except TooMuchError:
+                pass
+            else:
+                wide = F.broadcast(spark.createDataFrame(found.table()))
+                yield _Touched(near=found, wide=None, rows=self._within(spark, new, wide))
+                return
         with ExitStack() as kept:
             wide = self._wide(spark, new).persist(StorageLevel.DISK_ONLY)  # three things are held against them
             kept.callback(wide.unpersist)
-            widened = 0 if self.kept.reach is None else self.length
-            stored = {name: self._stored(spark, name, one) for name, one in new.items()}
-            rows_near = {
-                name: spark_stretches.within(rows, self.times[name], wide, self.part, widened=widened)
-                for name, rows in stored.items()
+            yield _Touched(near=None, wide=wide, rows=self._within(spark, new, wide))
+
+    def _within(self, spark: SparkSession, new: Mapping[str, _New], wide: DataFrame) -> dict[str, DataFrame]:
+        """The stored rows that results in these stretches are computed from."""
+        widened = 0 if self.kept.reach is None else self.length
+        return {
+            name: spark_stretches.within(
+                self._stored(spark, name, one), self.times[name], wide, self.part, widened=widened
+            )
+            for name, one in new.items()
+        }
+
+    def _places(self, small: Mapping[str, pa.Table], new: Mapping[str, _New], bytes_max: int) -> Stretches:
+        """Only the stretches, where the rows in them are too many: of these no more is read than where they are."""
+        if self.kept.reach is not None:  # no stored row has a say in them
+            return by_reach(small, lambda _: {}, part=self.part, times=self.times, length=self.length)[0]
+        names = {name: list(dict.fromkeys((*self.part, self.times[name]))) for name in new}
+        memories = {
+            source.table.name: self._nearby(source.table, names[source.table.name], narrow=True)
+            for source in self.sources
+        }
+
+        def read(stretches: Stretches) -> dict[str, pa.Table]:
+            return {
+                name: memory.rows(stretches, small[name], seq=new[name].seq, bytes_max=bytes_max)
+                for name, memory in memories.items()
             }
-            yield _Touched(near=None, wide=wide, rows=rows_near)
+
+        return by_gap(small, read, part=self.part, times=self.times, length=self.length)[0]
 
     def _near(
         self, small: Mapping[str, pa.Table], new: Mapping[str, _New], bytes_max: int
