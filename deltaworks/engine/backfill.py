@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held
 from deltaworks.engine.checker.replay import as_streamed
-from deltaworks.engine.commit import Committer
+from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by
 from deltaworks.engine.rewind import even, laid_out
@@ -111,8 +111,8 @@ def stage(
 class _Exchange:
     """Rows of the table that gave way, and those that came for them; what stayed as it was is in neither."""
 
-    gone: DataFrame
-    come: DataFrame
+    gone: Rows
+    come: Rows
     many_gone: int
     many_come: int
 
@@ -191,10 +191,12 @@ def _take_again(
     entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=seq)
     committer.mark(own, entry)
     flow.open_anew(name)
-    return _exchanged(own, version, ranges, spark, scratch)
+    return _exchanged(own, version, ranges, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
 
 
-def _exchanged(own: OwnedTable, version: int, ranges: Ranges, spark: SparkSession, scratch: Path) -> _Exchange | None:
+def _exchanged(
+    own: OwnedTable, version: int, ranges: Ranges, spark: SparkSession, scratch: Path, *, bytes_max: int
+) -> _Exchange | None:
     """What these ingest batches had brought at a version, and have now; as files in an empty folder.
 
     By DuckDB: Spark took more of the processor for it than for all the rest of a backfill.
@@ -215,8 +217,24 @@ def _exchanged(own: OwnedTable, version: int, ranges: Ranges, spark: SparkSessio
     found = {name: pq.read_metadata(file).num_rows for name, file in files.items()}
     if not any(found.values()):
         return None
-    gone, come = (spark.read.schema(spark_schema(schema)).parquet(file) for file in files.values())
+    if (small := _read(files.values(), schema, bytes_max)) is not None:
+        gone, come = small
+    else:
+        gone, come = (spark.read.schema(spark_schema(schema)).parquet(file) for file in files.values())
     return _Exchange(gone=gone, come=come, many_gone=found["gone"], many_come=found["come"])
+
+
+def _read(files: Iterable[str], schema: pa.Schema, bytes_max: int) -> list[pa.Table] | None:
+    """The rows of each file; None where one has more than so many bytes of them."""
+    found = []
+    for file in files:
+        with pq.ParquetFile(file) as opened:
+            try:
+                rows = pa.Table.from_batches(bounded(opened.iter_batches(), bytes_max), opened.schema_arrow)
+            except TooMuchError:
+                return None
+        found.append(rows.cast(schema))
+    return found
 
 
 def _follow(flow: Flow, name: str, changed: str, exchange: _Exchange, spark: SparkSession) -> None:

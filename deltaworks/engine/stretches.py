@@ -116,7 +116,7 @@ def runs(parts: Parts, part: Ints, time: Ints, length: int) -> Stretches:
     begins = np.ones(len(part), np.bool_)
     begins[1:] = (part[1:] != part[:-1]) | (time[1:] - time[:-1] > length)
     first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(part)) - 1
+    last = np.flatnonzero(np.roll(begins, -1))  # each before the next's first
     return Stretches(parts=parts, part=part[first], low=time[first], high=time[last])
 
 

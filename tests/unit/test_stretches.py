@@ -129,6 +129,35 @@ def test_new_rows_touch_the_whole_run_that_they_join(events: OwnedTable, bytes_m
         assert sorted(there, key=str) == sorted((point for run in runs for point in run), key=str), f"batch {seq}"
 
 
+def test_rows_that_are_gone_touch_what_was_made_with_them(events: OwnedTable) -> None:
+    """One that joined two runs, and one that was a run of its own."""
+    put(events, rows([(1, None, 0), (1, None, 2 * GAP)], 1), 1)
+    nearby = near(events)
+    gone = rows([(1, None, GAP), (2, "de", 0)], 0)
+
+    def read(stretches: Stretches) -> dict[str, pa.Table]:
+        return {"e": nearby.rows(stretches, gone, seq=1, bytes_max=2**26)}
+
+    found, taken = by_gap({"e": gone}, read, part=("user", "country"), times={"e": "at"}, length=GAP * SECOND)
+
+    assert spans(found) == {(1, None, 0, 2 * GAP), (2, "de", 0, 0)}
+    assert taken["e"]["user"].to_pylist() == [1, 1]
+
+
+def test_no_rows_touch_nothing(events: OwnedTable) -> None:
+    """As where all that is gone had been left out."""
+    put(events, rows([(1, None, 0)], 1), 1)
+    nearby, none = near(events), rows([], 0)
+
+    def read(stretches: Stretches) -> dict[str, pa.Table]:
+        return {"e": nearby.rows(stretches, none, seq=1, bytes_max=2**26)}
+
+    for find in (by_gap, by_reach):
+        found, taken = find({"e": none}, read, part=("user", "country"), times={"e": "at"}, length=GAP * SECOND)
+        assert spans(found) == set()
+        assert taken["e"].num_rows == 0
+
+
 def test_rows_reach_twice_as_far_as_their_results(events: OwnedTable) -> None:
     """Results up to the reach around a new row are computed again, from rows up to the reach around those."""
     at = [0, 599, 600, 1199, 1200, 1201, 5_000]

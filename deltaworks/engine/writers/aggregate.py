@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
-from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
@@ -103,7 +103,7 @@ class AggregateWriter:
         self._combine(spark, committer, {self.source.table.name: rows}, counts)
         return counts
 
-    def exchanged(self, spark: SparkSession, committer: Committer, *, gone: DataFrame, come: DataFrame) -> None:
+    def exchanged(self, spark: SparkSession, committer: Committer, *, gone: Rows, come: Rows) -> None:
         """Compute the groups again, from all rows of the input, of rows that gave way to others in its last version."""
         source, policy = self.source.table, self.declared.table.late
         self.progress.over_tables({source.name: source.version}, ingest_seq=source.entry.ingest_seq)
@@ -117,9 +117,9 @@ class AggregateWriter:
         rows = frame(spark, without(used, self.fitting.places(source.name))).select(*_shown(source))
         if self.used is not None:
             rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
-        touched = self._grouped(found.touched.select(*_shown(source))).select(*self.declared.keys).distinct()
+        touched = self._grouped(frame(spark, found.touched).select(*_shown(source))).select(*self.declared.keys)
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
-        keys = touched.toArrow().select(schema.names).cast(schema)
+        keys = touched.toArrow().select(schema.names).cast(schema).group_by(schema.names).aggregate([])
         computed = self._grouped(rows)
         replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -79,8 +81,8 @@ class AppendWriter(OverBronze):
         rows = parsed.filter(pc.equal(parsed["_kind"], "row"))
         rows = _named(rows).sort_by([("_seq", "ascending"), ("_source", "ascending")])
         offered = rows.num_rows
+        alone = due is not None or self.between
         if self.kept.dedupe_by:
-            alone = due is not None or self.between
             seen = Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within) if alone else self.seen
             rows = seen.first_ones(rows, alone=alone)
         counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
@@ -96,10 +98,10 @@ class AppendWriter(OverBronze):
             rows = late_by(rows, event_time, marks)
         rows = rows.select(self.table.schema.names)
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
-        if due is None:
-            self.seen.accept(rows)
-        else:
+        if alone:
             self.seen.forget()
+        else:
+            self.seen.accept(rows)
         self.own.fresh = Fresh(after=before, upto=self.table.version, rows=rows)
         return counts
 
@@ -199,14 +201,31 @@ class Seen:
         else:
             self._reach(arrived["min"] - self.within)
         mine: dict[Key, list[datetime]] = {}
-        keep = []
-        for key, arrived in self._pairs(rows):
+        keep = np.ones(rows.num_rows, np.bool_)
+        suspects = self._suspects(rows)
+        for place, (key, arrived) in zip(suspects.tolist(), self._pairs(rows.take(suspects)), strict=True):
             times = [*self._times.get(key, ()), *mine.get(key, ())]
-            new = not any(abs(arrived - time) <= self.within for time in times)
-            keep.append(new)
-            if new:
+            if any(abs(arrived - time) <= self.within for time in times):
+                keep[place] = False
+            else:
                 mine.setdefault(key, []).append(arrived)
         return rows.filter(pa.array(keep))
+
+    def _suspects(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """Places of the rows that may be copies, in order: not where few keys are known, and it has one of its own."""
+        places = np.arange(rows.num_rows)
+        if len(self._times) >= rows.num_rows:  # to look each up costs less than to list what is known
+            return places
+        by, first = list(self.by), self.by[0]
+        counted = rows.append_column("_place", pa.array(places)).group_by(by).aggregate(
+            [("_place", "min"), ("_place", "count")]
+        )  # fmt: skip
+        alone = counted.filter(pc.equal(counted["_place_count"], 1))["_place_min"].to_numpy()
+        suspect = np.ones(rows.num_rows, np.bool_)
+        suspect[alone] = False
+        known = pa.array([key[0] for key in self._times], rows.schema.field(first).type)
+        suspect |= pc.is_in(rows[first], value_set=known).to_numpy()
+        return places[suspect]
 
     def accept(self, rows: pa.Table) -> None:
         """Remember rows that have been committed; forget what is out of reach for what arrives now."""

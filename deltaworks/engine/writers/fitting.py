@@ -160,13 +160,11 @@ class Fitting:
         known = [one for one in self.known_before() if one.of == of]
         return chosen(known, of=of, places=among(rows, {one.place for one in known}))
 
-    def gone(self, of: str, rows: DataFrame) -> tuple[DataFrame, Counts]:
+    def gone(self, of: str, rows: Rows) -> tuple[Rows, Counts]:
         """Rows of an input that give way to others, without those that were left out: they are left out no more."""
         mine = among(rows, self.places(of))
         self.progress.leave_out([one for one in self.progress.unfit if one.of != of or one.place not in mine])
-        rest = without(rows, mine)
-        assert isinstance(rest, DataFrame)
-        return rest, Counts(read=-len(mine), refused=-len(mine))
+        return without(rows, mine), Counts(read=-len(mine), refused=-len(mine))
 
     def tried_again(self, given: Given, *, attempt: Attempt) -> tuple[Given, Counts]:
         """Rows that were left out without those that still raise; what the position says follows."""

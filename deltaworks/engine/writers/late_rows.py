@@ -79,48 +79,61 @@ class Exchanged:
     `touched`: those that it used, and those that it is to use, each with the input's columns. `counts`: what that adds.
     """
 
-    touched: DataFrame
+    touched: Rows
     counts: Counts
 
 
 def exchange(
-    committer: Committer, side: OwnedTable | None, policy: Late | None, progress: Progress, *, gone: DataFrame,
-    come: DataFrame, upto: int, uses: int,
+    committer: Committer, side: OwnedTable | None, policy: Late | None, progress: Progress, *, gone: Rows, come: Rows,
+    upto: int, uses: int,
 ) -> Exchanged:  # fmt: skip
     """Let late rows that are gone leave the table of late rows, and set aside those that come.
 
-    What was used after all, in one of `uses`, stays used if it comes again in another form.
+    Both are Arrow or both a DataFrame. What was used after all, in one of `uses`, stays used if it comes again in
+    another form.
     """
     gone_used, gone_late, minus = in_time(gone, policy)
     come_used, come_late, plus = in_time(come, policy)
-    assert isinstance(gone_used, DataFrame)
-    assert isinstance(come_used, DataFrame)
-    touched, counts = gone_used.unionByName(come_used), plus - minus
+    touched, counts = _both(gone_used, come_used), plus - minus
     if side is None:
         return Exchanged(touched=touched, counts=counts)
     there = side.read(["_source", "_claimed"])
     used = there.filter(pc.fill_null(pc.less_equal(there["_claimed"], uses), False)).select(["_source"])
-    if isinstance(gone_late, DataFrame):
-        _leave(committer, side, gone_late.select("_source").toArrow())
+    if gone_late is not None:
+        _leave(committer, side, _places(gone_late))
         mine = _among(gone_late, used)
-        touched, many = touched.unionByName(mine), mine.count()
+        touched, many = _both(touched, mine), _count(mine)
         counts += Counts(taken=-many, late=many)
         progress.used(-many)
-    if isinstance(come_late, DataFrame):
+    if come_late is not None:
         set_aside(committer, side, come_late, count=plus.late, upto=upto, progress=progress)
         mine = _among(come_late, used)
-        touched, many = touched.unionByName(mine), mine.count()
+        touched, many = _both(touched, mine), _count(mine)
         counts += Counts(taken=many, late=-many)
         progress.used(many)
         if many:
-            again = mine.select("_source").toArrow()
+            again = _places(mine)
             again = again.append_column("_claimed", pa.array([uses] * many, pa.int64()))
             how = Merge(keys=("_source",), clauses=(Clause(on="matched", act="update", set=_CLAIMED),))
             committer.commit(side, again, side.entry.follow("claim"), how=how)
     return Exchanged(touched=touched, counts=counts)
 
 
-def _among(rows: DataFrame, places: pa.Table) -> DataFrame:
+def _both(one: Rows, other: Rows) -> Rows:
+    if isinstance(one, pa.Table):
+        return pa.concat_tables([one, other])
+    assert isinstance(other, DataFrame)
+    return one.unionByName(other)
+
+
+def _places(rows: Rows) -> pa.Table:
+    places = rows.select(["_source"]) if isinstance(rows, pa.Table) else rows.select("_source").toArrow()
+    return places.combine_chunks()
+
+
+def _among(rows: Rows, places: pa.Table) -> Rows:
+    if isinstance(rows, pa.Table):
+        return rows.filter(pc.is_in(rows["_source"], value_set=places["_source"].combine_chunks()))
     return rows.join(F.broadcast(rows.sparkSession.createDataFrame(places)), "_source", "left_semi").select(
         *rows.columns
     )

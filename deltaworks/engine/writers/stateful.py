@@ -21,7 +21,6 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
-from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Entry, Unfit
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
@@ -177,9 +176,7 @@ class StatefulWriter:
         self._replace(spark, committer, new, counts)
         return counts
 
-    def exchanged(
-        self, spark: SparkSession, committer: Committer, source: Input, *, gone: DataFrame, come: DataFrame
-    ) -> None:
+    def exchanged(self, spark: SparkSession, committer: Committer, source: Input, *, gone: Rows, come: Rows) -> None:
         """Compute again what rows of an input touch that gave way to others in its last versions."""
         table, policy = source.table, self.declared.table.late
         empty = {
@@ -191,10 +188,12 @@ class StatefulWriter:
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=table.version, uses=uses
         )
-        touched: Rows = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
-        if committer.arrow_bytes_max and (small := collected(touched)) is not None:
-            schema = pa.schema([*(table.schema.field(name) for name in _shown(table)), ("_seq", pa.int64())])
-            touched = small.cast(schema) if small.nbytes <= committer.arrow_bytes_max else touched
+        touched: Rows
+        if isinstance(found.touched, pa.Table):
+            touched = found.touched.select(_shown(table))
+            touched = touched.append_column("_seq", pa.array([0] * touched.num_rows, pa.int64()))
+        else:
+            touched = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
         for memory in self.nearby.values():  # rows were taken out of the midst of it
             memory.forget()
         new = {**empty, table.name: _new(table, touched, table.version)}
@@ -390,11 +389,12 @@ class StatefulWriter:
         """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed."""
         schema = self.table.schema.append(_ACT)
         keys, event_time = list(self.declared.keys), self._event_time
-        spans = list(near.spans())
-        low, high = (pa.scalar(time, pa.timestamp("us", "UTC")) for time in (spans[0][0], spans[-1][1]))
-        at = ds.field(event_time)
-        had = self.table.read(keys, where=(at >= low) & (at <= high))
-        had = had.filter(near.hold(had, event_time))
+        had = self.table.schema.empty_table().select(keys)
+        if spans := list(near.spans()):  # none, where all that is gone had been left out
+            low, high = (pa.scalar(time, pa.timestamp("us", "UTC")) for time in (spans[0][0], spans[-1][1]))
+            at = ds.field(event_time)
+            had = self.table.read(keys, where=(at >= low) & (at <= high))
+            had = had.filter(near.hold(had, event_time))
         there = set(_tuples(result, keys))
         gone = had.filter(pa.array([key not in there for key in _tuples(had, keys)], pa.bool_()))
         parts = [result.append_column(_ACT, pa.array(["row"] * result.num_rows, pa.string()))]

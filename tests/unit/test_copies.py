@@ -1,0 +1,56 @@
+"""Of the copies of an event the first one counts: found by looking at few rows, as by looking at all of them."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from deltaworks.engine.entry import Counts, Entry
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.writers.append import Seen
+from tests.chance import seeded
+from tests.flows import BY_ARROW
+
+NOON, WITHIN = datetime(2026, 11, 22, 12, tzinfo=UTC), timedelta(minutes=10)
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("kind", pa.int64()), ("number", pa.int64()), ("_arrived", pa.timestamp("us", "UTC"))]
+)
+
+
+def events(chance: Random, count: int, *, first: int = 0) -> pa.Table:
+    """Events of few keys, parts of which may be null; they arrive in order, often exactly the horizon apart."""
+    made, minutes = [], 0
+    for number in range(first, first + count):
+        minutes += chance.choice((0, 0, 1, 10))
+        made.append(
+            {"id": chance.choice(("a", "b", "c", None)), "kind": chance.choice((1, 2, None)), "number": number,
+             "_arrived": NOON + timedelta(minutes=minutes, microseconds=chance.choice((0, 1)))}
+        )  # fmt: skip
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("known", [0, 3, 90])
+def test_few_rows_are_looked_at_and_no_copy_is_missed(tmp_path: Path, known: int, alone: bool) -> None:
+    """Whether the table has no row, few or more than come now."""
+    chance = seeded()
+    entry = Entry(kind="create", app="tests", epoch=1)
+    table = OwnedTable(name="silver.events", path=tmp_path / "events", schema=SCHEMA, entry=entry)
+    there, new = events(chance, known, first=1_000), events(chance, 60)
+    if known:
+        counts = Counts(read=known, taken=known)
+        BY_ARROW.commit(table, there, table.entry.follow("batch", counts=counts, ingest_seq=1))
+
+    found = Seen(table, by=("id", "kind"), within=WITHIN).first_ones(new, alone=alone)
+
+    accepted = [(row["id"], row["kind"], row["_arrived"]) for row in there.to_pylist()]
+    expected = []
+    for row in new.to_pylist():
+        same = [at for one, kind, at in accepted if (one, kind) == (row["id"], row["kind"])]
+        if all(abs(row["_arrived"] - at) > WITHIN for at in same):
+            accepted.append((row["id"], row["kind"], row["_arrived"]))
+            expected.append(row["number"])
+    assert found["number"].to_pylist() == expected
+    assert 0 < len(expected) < new.num_rows
