@@ -2,8 +2,8 @@
 
     .venv/spark/bin/python bench/beside.py
 
-One stack, one stream of page views. A backlog of yesterday's views is taken by a rule that refuses some good ones; the
-rule is mended. Then the stream runs alone, then with a backfill of yesterday beside it, which brings those views to
+One stack, one stream of page views. A backlog, the views of a day, is taken by a rule that refuses some good ones; the
+rule is mended. Then the stream runs alone, then with a backfill of that day beside it, which brings those views to
 silver and gold. When the stream has ended, `bench/plain.py` computes the same rows of bronze.
 """
 
@@ -38,7 +38,10 @@ RIGHT, WRONG = "'^/'", "'^/($|[abd-z])'"
 """The wrong one refuses /cart and /checkout."""
 SLOWER_MAX, CHEAP_MIN = 1.5, 0.9
 """The bounds: the stream's median latency over that of the stream alone, rows per CPU second over the plain job's."""
-_YESTERDAY = ("--backlog-minutes", "1440", "--customers", "5000")
+_A_DAY = ("--backlog-minutes", "1440", "--customers", "5000")
+"""Of so many customers each comes a few times a day, as in a shop; of fewer one long visit would be made."""
+_DAYS_AGO = timedelta(days=2)
+"""A backfill looks at what arrived an hour after its day, too: not at what the stream brings meanwhile."""
 _SAMPLE_SECONDS = 0.2  # between two looks at the CPU time of a program: what it spends after the last is not counted
 _LOOK_SECONDS = 0.5  # between two looks whether the driver lives
 _STILL_SECONDS = 10.0  # gold that has not changed for so long has all of the backlog
@@ -94,7 +97,8 @@ def measure(settings: Settings, *, events: int, rate: float, seconds: float) -> 
     side, suite = Deltaworks(), settings.project / SUITE
     suite.write_text(suite.read_text().replace(RIGHT, WRONG))
     began = datetime.now(UTC)
-    fill(settings, events, "--start-time", f"{began.date()}", *_YESTERDAY)
+    day = began.date() - _DAYS_AGO
+    fill(settings, events, "--start-time", f"{day + timedelta(days=1)}", *_A_DAY)
     filled = datetime.now(UTC)
     with side.start(settings) as driver:
         _wait(lambda: _settled(settings), driver, what="the backlog is not taken")
@@ -111,9 +115,7 @@ def measure(settings: Settings, *, events: int, rate: float, seconds: float) -> 
             alone = _window(reader, traffic, lambda: _pass(seconds, driver))
             err.print("the stream with a backfill beside it ...")
             spent: list[Spent] = []
-            beside = _window(
-                reader, traffic, lambda: spent.append(_backfill(settings, began.date() - timedelta(days=1)))
-            )
+            beside = _window(reader, traffic, lambda: spent.append(_backfill(settings, day)))
             driver.must_run()
         side.ask_to_stop(settings, driver)
         driver.wait(_PROGRAM_SECONDS_MAX)

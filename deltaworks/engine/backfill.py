@@ -207,13 +207,18 @@ def _exchanged(
     schema = pa.schema([own.schema.field(name) for name in names])
     scratch.mkdir()
     files = {name: str(scratch / f"{name}.parquet") for name in ("gone", "come")}
-    with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spilled")}) as connection:
-        for name, table in (("before", DeltaTable(str(own.path), version=version)), ("after", own.delta)):
-            rows = table.to_pyarrow_dataset().scanner(columns=names, filter=here).to_reader()
-            connection.register("rows", rows)
-            connection.execute(f'create table "{name}" as from rows')
-        for name, one, other in (("gone", "before", "after"), ("come", "after", "before")):
-            connection.sql(f'from "{one}" except all from "{other}"').write_parquet(files[name])
+    tables = {"before": DeltaTable(str(own.path), version=version), "after": own.delta}
+    try:
+        with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spilled")}) as connection:
+            for name, table in tables.items():
+                rows = table.to_pyarrow_dataset().scanner(columns=names, filter=here).to_reader()
+                connection.register("rows", rows)
+                connection.execute(f'create table "{name}" as from rows')
+            for name, one, other in (("gone", "before", "after"), ("come", "after", "before")):
+                connection.sql(f'from "{one}" except all from "{other}"').write_parquet(files[name])
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        next_step = f"Make room on the disk of {scratch.parent}, or order shorter ranges"
+        raise LakeError(own.name, "its rows of before and after find no room beside each other", next_step) from error
     found = {name: pq.read_metadata(file).num_rows for name, file in files.items()}
     if not any(found.values()):
         return None
@@ -225,12 +230,13 @@ def _exchanged(
 
 
 def _read(files: Iterable[str], schema: pa.Schema, bytes_max: int) -> list[pa.Table] | None:
-    """The rows of each file; None where one has more than so many bytes of them."""
-    found = []
+    """The rows of each file; None where they are more than so many bytes together."""
+    found: list[pa.Table] = []
     for file in files:
         with pq.ParquetFile(file) as opened:
+            left = bytes_max - sum(rows.nbytes for rows in found)
             try:
-                rows = pa.Table.from_batches(bounded(opened.iter_batches(), bytes_max), opened.schema_arrow)
+                rows = pa.Table.from_batches(bounded(opened.iter_batches(), left), opened.schema_arrow)
             except TooMuchError:
                 return None
         found.append(rows.cast(schema))

@@ -131,6 +131,11 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
             raise CommandError(f"command {command}", finding, f"Restart app {flow.app}, then order it again")
     if any(_has(flow.inputs[name].table.entry, folder) for name in staged.tables):
         return
+    for name in with_those_above(flow.catalog, staged.tables[0]):
+        above = flow.inputs[name].table.entry.position.versions if name in writers else {}
+        if name not in staged.tables and any(above.values()):
+            finding = f"{name} has taken rows of {staged.tables[0]} {SINCE}"
+            raise CommandError(f"command {command}", finding, _AGAIN)
     for name, version in staged.base.items():
         table = next((one for one in flow.tables() if one.name == name), None)  # patches beside one may be gone
         unknown = 0 if table is None else table.version - version

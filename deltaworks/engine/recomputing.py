@@ -1,4 +1,4 @@
-"""Spark for a command that computes tables again beside the lake: a scratch lake of its own, nothing left behind."""
+"""Spark for a command that computes tables again beside the lake: in a scratch lake, of which no file stays."""
 
 import os
 import tempfile
@@ -22,7 +22,8 @@ def recomputing(
 ) -> Iterator[tuple[SparkSession, Settings]]:
     """Start Spark behind the streams, whose log is `<name>.log`; give it with settings whose lake is empty.
 
-    That lake is in `folder`, which is empty; without one it goes at the end.
+    That lake is in `folder`, which is empty; without one it goes at the end. The process stays behind the streams, and
+    whatever it starts: an owner that publishes for an app that is stopped holds no stream up.
     """
     os.nice(max(0, NICENESS - os.nice(0)))  # what is started from here on is so too
     with ExitStack() as kept:

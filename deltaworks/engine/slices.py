@@ -57,18 +57,20 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
     return Slice(upto=upto, rows=rows)
 
 
-def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, one: bool = False) -> Slice | None:
+def versions(
+    spark: SparkSession, source: Input, *, after: int, bytes_max: int, reader: str, one: bool = False
+) -> Slice | None:
     """What batch commits added to a table beyond version `after`; None when nothing can have come.
 
-    `one`: of a single version. Who has taken nothing yet gets all that is there, where what was added is not there any
-    more.
+    `reader`: the table that takes it. `one`: of a single version. Who has taken nothing yet gets all that is there,
+    where what was added is not there any more.
     Raises LakeError for a reader of rows that gave way to others since, or whose place is not in the log any more.
     """
     table = source.table
     upto = table.data_version
     if after >= upto:
         return None
-    refuse_replaced(table, after)
+    refuse_replaced(table, after, reader=reader)
     if after == 0 and (table.entry.replaced_at or not all_there(table.path, 0, upto)):
         return Slice(upto=upto, rows=present(spark, table, bytes_max))
     fresh = source.fresh
@@ -76,7 +78,7 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, 
         return Slice(upto=upto, rows=fresh.rows)
     if after and not log_has(table.path, after + 1):
         finding = f"its log begins after version {after}, up to which it was taken"
-        raise LakeError(table.name, finding, "Rebuild the table that took it")
+        raise LakeError(table.name, finding, f'Run "deltaworks rebuild {reader}"')
     size, end = 0, after
     while end < upto and (end == after or (not one and size + table.bytes_added(end, end + 1) <= bytes_max // PACKED)):
         size += table.bytes_added(end, end + 1)
@@ -91,19 +93,18 @@ def versions(spark: SparkSession, source: Input, *, after: int, bytes_max: int, 
     return Slice(upto=end, rows=rows)
 
 
-def refuse_replaced(table: OwnedTable, after: int) -> None:
-    """Raise LakeError for a reader of a table's rows up to version `after`, if they gave way to others since.
+def refuse_replaced(table: OwnedTable, after: int, *, reader: str) -> None:
+    """Raise LakeError if the rows of a table that `reader` took, up to version `after`, gave way to others since.
 
-    Whoever publishes a table publishes those above it too: where the order is not done yet, it brings the reader's.
+    Whoever publishes a table publishes those above it too: an order that is not done yet brings the reader's new rows.
     """
     replaced = table.entry.replaced_at
     if 0 < after < replaced:
         finding = f"what was taken of it up to version {after} gave way to other rows in version {replaced}"
-        raise LakeError(
-            table.name,
-            finding,
-            "The order that did so goes on by itself; if there is none, rebuild the table that took it",
+        next_step = (
+            f'If "deltaworks commands list" shows no publish that is under way, run "deltaworks rebuild {reader}"'
         )
+        raise LakeError(table.name, finding, next_step)
 
 
 def present(

@@ -207,6 +207,26 @@ def test_a_view_waits_for_the_order_that_takes_it_back_too(spark: SparkSession, 
         assert [one for one in check(picture, at_rest=True) if one.place in only] == []
 
 
+def test_an_order_without_a_table_that_has_come_since_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """What that table had taken would be of rows that are there no more."""
+    project = Shop(tmp_path / "project")
+    for name in ("tables", "expectations"):
+        (project.folder / name / "gold").rename(tmp_path / name)
+    table, chance = "silver.page_views", seeded()
+    owner, log = Owner(spark, project.settings(tmp_path / "data"), "web"), Log()
+    fed(owner, log, [random_views(chance, 12)])
+    staged(owner, table)
+    for name in ("tables", "expectations"):
+        (tmp_path / name).rename(project.folder / name / "gold")
+    later = Owner(spark, owner.settings, "web", epoch=owner.epoch)
+    fed(later, log, [random_views(chance, 12, first=100)])
+
+    with pytest.raises(CommandError, match=r"gold\.\w+ has taken rows of silver\.page_views since it was staged"):
+        carry_out(later, command("publish", table, folder="one"))
+
+    assert sum(row["views"] for row in later.rows("gold.page_views_per_minute")) == len(later.rows(table)) > 0
+
+
 def test_a_new_table_takes_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
     """Not those that gave way, nor those whose files were compacted and deleted."""
     project = Shop(tmp_path / "project")

@@ -25,7 +25,7 @@ def test_days_and_moments_come_back_from_spark(spark: SparkSession, tmp_path: Pa
     by_spark = Committer(spark=spark, arrow_bytes_max=0, guard=lambda: None)
 
     by_spark.commit(table, spark.createDataFrame(ROWS), table.entry.follow("batch"))
-    feed = _changes(spark, table, 0, bytes_max=0)
+    feed = _changes(spark, table, 0, bytes_max=0, reader="gold.view")
 
     assert table.delta.history(1)[0]["engineInfo"].startswith("Apache-Spark")
     assert table.read().sort_by("day") == ROWS

@@ -66,7 +66,7 @@ class Table:
         """Take the next slice."""
         after = self.progress.position.versions.get(NAME, 0)
         one = self.fitting.one_version
-        piece = versions(NOBODY, self.source, after=after, bytes_max=2**26, one=one)
+        piece = versions(NOBODY, self.source, after=after, bytes_max=2**26, reader="gold.above", one=one)
         assert piece is not None
         whole = piece.upto == self.source.table.data_version
         seq = self.source.table.entry.ingest_seq if whole else None

@@ -76,7 +76,9 @@ def test_versions_are_as_many_as_fit_into_memory(tmp_path: Path) -> None:
 
     found: list[int] = []
     taken = 0
-    while (piece := slices.versions(NO_SPARK, source, after=taken, bytes_max=4 * LONG)) is not None:
+    while (
+        piece := slices.versions(NO_SPARK, source, after=taken, bytes_max=4 * LONG, reader="gold.above")
+    ) is not None:
         assert isinstance(piece.rows, pa.Table)
         assert piece.rows.nbytes <= 4 * LONG
         found += sorted(piece.rows["offset"].to_pylist())

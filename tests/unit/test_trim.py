@@ -224,7 +224,7 @@ def test_slow_reader_finds_what_it_has_not_taken(tmp_path: Path) -> None:
 def offered(source: Input, after: int) -> int:
     """How many rows a reader gets that has taken an input up to a version."""
     nobody: Any = None  # no DataFrame is made of so few rows
-    found = versions(nobody, source, after=after, bytes_max=2**30)
+    found = versions(nobody, source, after=after, bytes_max=2**30, reader="gold.above")
     assert found is not None
     assert isinstance(found.rows, pa.Table)
     return int(found.rows.num_rows)

@@ -29,7 +29,7 @@ def test_small_inputs_are_not_read_by_spark(tmp_path: Path) -> None:
     spark: Any = Hand()
 
     present: Any = _present(spark, table, 2**20)
-    feed = _changes(spark, table, 1, 2**20)
+    feed = _changes(spark, table, 1, 2**20, reader="gold.view")
 
     assert present.rows.sort_by("key").to_pylist() == [{"key": 1, "value": 2}, {"key": 2, "value": 2}]
     assert isinstance(feed, pa.Table)

@@ -63,7 +63,9 @@ class AggregateWriter:
         """Combine the next slice of new rows."""
         self.own.fresh = None
         bytes_max, one = committer.arrow_bytes_max, self.fitting.one_version
-        piece = slices.versions(spark, self.source, after=self.after, bytes_max=bytes_max, one=one)
+        piece = slices.versions(
+            spark, self.source, after=self.after, bytes_max=bytes_max, reader=self.declared.name, one=one
+        )
         if piece is None:
             return None
         whole = piece.upto >= self.source.table.data_version

@@ -36,7 +36,7 @@ def late_max(policy: Late | None) -> int | None:
 
 
 def used_of(rows: Rows, policy: Late | None) -> Rows:
-    """What is used."""
+    """Rows that are no later than the policy allows."""
     after = late_max(policy)
     if after is None:
         return rows

@@ -105,6 +105,11 @@ class StatefulWriter:
             narrow=narrow,
         )
 
+    def _forget(self) -> None:
+        """Read the neighbours of what comes next from the tables."""
+        for memory in self.nearby.values():
+            memory.forget()
+
     def after(self, source: Input) -> int:
         """Last version of an input taken in full."""
         return self.progress.position.versions.get(source.table.name, 0)
@@ -126,7 +131,9 @@ class StatefulWriter:
         new: dict[str, _New] = {}
         aside: list[tuple[Rows, int, int]] = []
         for source in self.sources:
-            piece = slices.versions(spark, source, after=self.after(source), bytes_max=bytes_max, one=one)
+            piece = slices.versions(
+                spark, source, after=self.after(source), bytes_max=bytes_max, reader=self.declared.name, one=one
+            )
             upto = self.after(source) if piece is None else piece.upto
             given: Rows = source.table.schema.empty_table() if piece is None else piece.rows
             rows, late, counted = late_rows.in_time(given, self.declared.table.late)
@@ -161,8 +168,7 @@ class StatefulWriter:
         with self._attempt(spark, new) as attempt:
             given, counts = self.fitting.tried_again({name: one.rows for name, one in new.items()}, attempt=attempt)
         if counts.taken:
-            for near in self.nearby.values():
-                near.forget()
+            self._forget()
             self._replace(spark, committer, _given(new, given), counts)
         return counts
 
@@ -194,8 +200,7 @@ class StatefulWriter:
             touched = touched.append_column("_seq", pa.array([0] * touched.num_rows, pa.int64()))
         else:
             touched = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
-        for memory in self.nearby.values():  # rows were taken out of the midst of it
-            memory.forget()
+        self._forget()  # rows were taken out of the midst of it
         new = {**empty, table.name: _new(table, touched, table.version)}
         self._replace(spark, committer, new, found.counts + left)
 
@@ -217,9 +222,10 @@ class StatefulWriter:
                 self._refuse_misplaced(spark, touched, result.rows)
                 open_before = self._open_rows()
                 closing = _closing(open_before, self.kept.closes, passed)
-                if touched.near is not None and isinstance(result.rows, pa.Table):
-                    rows = self._changes(touched.near, result.rows.cast(self.table.schema), closing)
-                else:
+                rows: Rows
+                try:
+                    rows = self._changes(touched, result.rows, closing, committer.arrow_bytes_max)
+                except TooMuchError:
                     rows = self._changes_spark(spark, touched, frame(spark, result.rows), closing)
                 low, high = result.span
                 committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=self.merge)
@@ -253,8 +259,7 @@ class StatefulWriter:
 
     def _beside(self, spark: SparkSession, new: Mapping[str, _New], kept: ExitStack) -> dict[str, DataFrame]:
         """The stored rows of each input near the new ones, without these."""
-        for memory in self.nearby.values():  # it may have taken rows up that are left out
-            memory.forget()
+        self._forget()  # it may have taken rows up that are left out
         wide = self._wide(spark, new).persist(StorageLevel.DISK_ONLY)
         kept.callback(wide.unpersist)
         widened = 0 if self.kept.reach is None else self.length
@@ -279,7 +284,8 @@ class StatefulWriter:
     def _touched(self, spark: SparkSession, new: Mapping[str, _New], bytes_max: int) -> Iterator[_Touched]:
         """The stretches that the new rows touch, with the rows of all inputs in them and within `reach` of them."""
         small = {name: one.rows for name, one in new.items() if isinstance(one.rows, pa.Table)}
-        if bytes_max and len(small) == len(new):
+        by_arrow = bytes_max > 0 and len(small) == len(new)
+        if by_arrow:
             try:
                 near, rows = self._near(small, new, bytes_max)
             except TooMuchError:
@@ -287,8 +293,10 @@ class StatefulWriter:
             else:
                 yield _Touched(near=near, wide=None, rows={name: spark.createDataFrame(r) for name, r in rows.items()})
                 return
+        self._forget()  # it is not given the rows of this batch
+        if by_arrow:
             try:
-                found = self._places(small, new, bytes_max)
+                found = self._only_stretches(small, new, bytes_max)
             except TooMuchError:
                 pass
             else:
@@ -310,8 +318,8 @@ class StatefulWriter:
             for name, one in new.items()
         }
 
-    def _places(self, small: Mapping[str, pa.Table], new: Mapping[str, _New], bytes_max: int) -> Stretches:
-        """Only the stretches, where the rows in them are too many: of these no more is read than where they are."""
+    def _only_stretches(self, small: Mapping[str, pa.Table], new: Mapping[str, _New], bytes_max: int) -> Stretches:
+        """The stretches, where the rows in them are too many: of these no more is read than their part and time."""
         if self.kept.reach is not None:  # no stored row has a say in them
             return by_reach(small, lambda _: {}, part=self.part, times=self.times, length=self.length)[0]
         names = {name: list(dict.fromkeys((*self.part, self.times[name]))) for name in new}
@@ -385,15 +393,21 @@ class StatefulWriter:
 
     # -- what is written ----------------------------------------------------------------------------------------
 
-    def _changes(self, near: Stretches, result: pa.Table, closing: pa.Table | None) -> pa.Table:
-        """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed."""
-        schema = self.table.schema.append(_ACT)
+    def _changes(self, touched: _Touched, result: Rows, closing: pa.Table | None, bytes_max: int) -> pa.Table:
+        """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed.
+
+        Raises TooMuchError where they are not Arrow, or too many rows of this table lie between them.
+        """
+        near = touched.near
+        if near is None or not isinstance(result, pa.Table):
+            raise TooMuchError(bytes_max)
+        result, schema = result.cast(self.table.schema), self.table.schema.append(_ACT)
         keys, event_time = list(self.declared.keys), self._event_time
         had = self.table.schema.empty_table().select(keys)
         if spans := list(near.spans()):  # none, where all that is gone had been left out
             low, high = (pa.scalar(time, pa.timestamp("us", "UTC")) for time in (spans[0][0], spans[-1][1]))
             at = ds.field(event_time)
-            had = self.table.read(keys, where=(at >= low) & (at <= high))
+            had = self.table.read(keys, where=(at >= low) & (at <= high), bytes_max=bytes_max)
             had = had.filter(near.hold(had, event_time))
         there = set(_tuples(result, keys))
         gone = had.filter(pa.array([key not in there for key in _tuples(had, keys)], pa.bool_()))

@@ -166,7 +166,7 @@ class ViewWriter:
         keys, changes = [], 0
         for source in self.sources:
             after = self.after(source)
-            feed = None if after is None else _changes(spark, source.table, after, bytes_max)
+            feed = None if after is None else _changes(spark, source.table, after, bytes_max, reader=self.declared.name)
             if feed is None:
                 return Touched(None, 0)
             read = feed.num_rows if isinstance(feed, pa.Table) else feed.count()
@@ -210,13 +210,13 @@ def _older(after: int | None, version: int) -> bool:
     return after is None or after < version
 
 
-def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int) -> Rows | None:
+def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int, *, reader: str) -> Rows | None:
     """Before- and after-images of the rows changed beyond version `after`; None when the feed is gone."""
     if after >= table.version:
         return table.schema.empty_table()
     if not after and table.entry.replaced_at:  # every row went and came
         return None
-    refuse_replaced(table, after)
+    refuse_replaced(table, after, reader=reader)
     names = [name for name in table.schema.names if not name.startswith("_")]
     try:
         size = table.bytes_added(after, table.version)
@@ -226,8 +226,8 @@ def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int)
         return _changes_by_spark(spark, table, after, names)
     try:
         stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
-        reader = pa.RecordBatchReader.from_stream(stream)
-        feed = pa.Table.from_batches(bounded(reader, bytes_max), schema=reader.schema)
+        opened = pa.RecordBatchReader.from_stream(stream)
+        feed = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
     except DeltaError:  # its files or log entries are gone: the view is recomputed whole
         return None
     except TooMuchError:
