@@ -26,7 +26,8 @@ def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
     rules = (
-        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _partition),
+        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _keep_days),
+        _partition,
         stateful_findings,
     )
     further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
@@ -43,8 +44,29 @@ def _texts(table: Readable) -> Iterator[Finding]:
     if not NAME.fullmatch(declared.table.app):
         next_step = "Use lower-case letters, digits and _, a letter first, at most 63"
         yield table.at_field("app", f"{declared.table.app!r} cannot be an app's name", next_step)
-    if declared.table.keep_days is not None and declared.table.keep_days < 1:
+
+
+def _keep_days(table: Readable) -> Iterator[Finding]:
+    """Rows that are long past can go where a row is of its time, and is not changed once that has passed."""
+    declared = table.declared.table
+    if declared.keep_days is None:
+        return
+    if declared.keep_days < 1:
         yield table.at_field("keep_days", "keep_days is below 1", "Keep at least a day, or leave keep_days out")
+    match declared.kept_as:
+        case Raw():
+            finding = "bronze is kept whole: all tables are computed from it again"
+            yield table.at_field("keep_days", finding, "Take it out: declare it in the tables above")
+        case Append() | Aggregate() | Stateful():
+            if declared.event_time is None:
+                next_step = "Name the column that says when it happened, or take keep_days out"
+                yield table.at_field("keep_days", "keep_days without event_time: no row is old", next_step)
+            elif isinstance(declared.kept_as, Aggregate) and declared.event_time not in declared.kept_as.keys:
+                finding = f"event_time {declared.event_time} is no key: old rows and new ones go up in one group"
+                yield table.at_field("keep_days", finding, "Add it to the keys, or take keep_days out")
+        case kept_as:
+            finding = f"a {type(kept_as).__name__.lower()} table says what holds, however long ago it began"
+            yield table.at_field("keep_days", finding, "Take it out")
 
 
 def _layer(table: Readable) -> Iterator[Finding]:

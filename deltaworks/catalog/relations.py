@@ -8,7 +8,7 @@ from deltaworks.catalog.project import ProjectNames
 from deltaworks.catalog.reading import LAYERS, Readable
 from deltaworks.catalog.stateful import stateful_relations
 from deltaworks.findings import Finding, nearest
-from deltaworks.words.keeping import Aggregate, Append, Raw
+from deltaworks.words.keeping import Aggregate, Append, Raw, Stateful
 from deltaworks.words.reading import Debezium, Json, Kafka
 
 
@@ -18,7 +18,7 @@ def relation_findings(tables: Mapping[str, Readable], names: set[str], project: 
         inputs = [tables[name] for name in table.declared.inputs if name in tables]
         yield from _unknown_inputs(table, names)
         yield from chain.from_iterable(
-            rule(table, inputs) for rule in (_owners, _layers, _parsing, _new_rows, stateful_relations)
+            rule(table, inputs) for rule in (_owners, _layers, _parsing, _new_rows, _keep_days, stateful_relations)
         )
         yield from _topics(table, project)
     yield from _truncates(tables, project)
@@ -82,6 +82,19 @@ def _new_rows(table: Readable, inputs: list[Readable]) -> Iterator[Finding]:
         elif declared.late is not None and read.declared.table.event_time is None:
             finding = f"{read.declared.name} has no event_time, so nothing is late"
             yield table.at_field("late", finding, "Name its event_time, or take late out")
+
+
+def _keep_days(table: Readable, inputs: list[Readable]) -> Iterator[Finding]:
+    """What is computed again from rows goes before they do; a view has nothing that its inputs do not have."""
+    declared = table.declared.table
+    if not isinstance(declared.kept_as, Aggregate | Stateful):
+        return
+    for read in inputs:
+        name, days = read.declared.name, read.declared.table.keep_days
+        if days is not None and days > 0 and (declared.keep_days is None or declared.keep_days >= days):
+            kept = "for ever" if declared.keep_days is None else f"for {declared.keep_days} days"
+            finding = f"keeps its rows {kept}, {name} those that they are computed from for {days} days"
+            yield table.at_field("keep_days", finding, f"Keep fewer than {days} days here, or more in {name}")
 
 
 def _topics(table: Readable, project: ProjectNames) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ def register(main: typer.Typer) -> None:
     main.add_typer(group, name="commands")
     main.command()(compact)
     main.command()(vacuum)
+    main.command()(expire)
 
 
 def compact(
@@ -69,6 +70,20 @@ def vacuum(
     Older versions cannot be read afterwards.
     """
     order(table, kind="vacuum", arguments={"hours": hours}, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
+def expire(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as silver.page_views.")],
+    *,
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    by: By = None,
+    reason: Reason = ASKED,
+) -> None:
+    """Have the owner delete rows that are older than the table's keep_days; the ledger counts them.
+
+    What is computed from a table goes first. Nothing comes back: bronze has it still, a rebuild leaves it out.
+    """
+    order(table, kind="expire", arguments={}, by=by, reason=reason, wait=wait)
 
 
 def order(

@@ -184,10 +184,14 @@ def _take_again(
             flow.take_slice(name, spark)
         strays = writer.progress.position.strays
     writer.settle(committer)
+    flow.expire_before(name, place.kept_from, command=0)
     came = own.entry.totals - totals
-    others = read - taken - refused - came.not_mine
-    # what is no table's place, warnings, is left as it was counted first
-    was = Counts(read=read, taken=taken, refused=refused, duplicate=others, not_mine=came.not_mine, warned=came.warned)
+    others = read - taken - refused - came.not_mine - came.expired
+    # what leaves no row behind, and warnings, is left as it was counted first
+    was = Counts(
+        read=read, taken=taken, refused=refused, duplicate=others, not_mine=came.not_mine, expired=came.expired,
+        warned=came.warned,
+    )  # fmt: skip
     entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=seq)
     committer.mark(own, entry)
     flow.open_anew(name)

@@ -15,7 +15,7 @@ from deltaworks.words.keeping import Append, Raw
 from deltaworks.words.lateness import Drop, SideOutput
 from deltaworks.words.reading import Debezium, Json
 
-NUMBERS = ("read", "taken", "superseded", "refused", "duplicate", "late", "not_mine")
+NUMBERS = ("read", "taken", "superseded", "refused", "duplicate", "late", "not_mine", "expired")
 
 
 # Lines are short enough for a terminal. No double quote, dollar or backtick is left in them when the names are in: the
@@ -117,6 +117,8 @@ def _over_bronze(declared: Declared, entry: Entry, reads: Json | Debezium) -> It
     yield "not_mine", f"{read}\nand not ({mine})\nand {not_aside}"
     if isinstance(declared.table.kept_as, Append) and isinstance(reads, Json):
         yield "taken", _ALL.substitute(table=declared.name)
+        if entry.totals.expired:  # those that have gone are not there either
+            return
         yield "duplicate", f"{read}\nand {mine}\nand {not_aside}\nand {_NOT_THERE.substitute(table=declared.name)}"
 
 

@@ -31,7 +31,7 @@ from deltaworks.errors import (
 log = logging.getLogger("deltaworks.commands")
 KINDS = (
     "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows",
-    "publish", "rebuild", "patch_refused_row", "withdraw_patch",
+    "publish", "rebuild", "patch_refused_row", "withdraw_patch", "expire",
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -140,8 +140,9 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
             return (yield from _vacuum(_table(command, flow), flow, command))
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
-        case "accept_bad_rows":
-            return flow.accept_bad(_table(command, flow).name, command=command.id)
+        case "accept_bad_rows" | "expire" as kind:
+            do = flow.accept_bad if kind == "accept_bad_rows" else flow.expire
+            return do(_table(command, flow).name, command=command.id)
         case "replay_refused_rows":
             name, cause = _table(command, flow).name, command.arguments.get("cause")
             return (yield from flow.replay_refused(name, cause=cause, command=command.id, spark=spark))

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum", "publish", "patch",
+    "widen", "vacuum", "publish", "patch", "expire",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
@@ -60,6 +60,7 @@ class Position:
     `replays`: bronze only, those that their table may not have taken yet.
     `applied`: (how often, how many) rows that came too late were used after all.
     `unfit`: tables over tables, what is left out because the transform cannot compute it.
+    `kept_from`: rows whose event time is before it have expired, in microseconds since 1970; it never falls.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -77,13 +78,15 @@ class Position:
     applied: tuple[int, int] | None = None
     unfit: tuple[Unfit, ...] = ()
     mark: int | None = None
+    kept_from: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine.
+    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine + expired.
 
-    `warned` is no such place: rows that break a warning and go where they go all the same.
+    `expired`: rows of events that were taken, and have gone since; of what is computed from them, those that had gone
+    before they could be taken. `warned` is no such place: rows that break a warning and go where they go all the same.
     """
 
     read: int = 0
@@ -93,6 +96,7 @@ class Counts:
     duplicate: int = 0
     late: int = 0
     not_mine: int = 0
+    expired: int = 0
     warned: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":

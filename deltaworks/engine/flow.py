@@ -20,6 +20,7 @@ from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry, ahead
+from deltaworks.engine.expiry import expire, kept_from
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
@@ -499,6 +500,45 @@ class Flow:
                 self._take(at, spark, self._committer(spark))
         for source in self.inputs.values():
             source.fresh = None
+
+    def expire(self, name: str, *, command: int) -> dict[str, int]:
+        """Delete the rows of a table that are older than it keeps them; nothing where less than a day of them is."""
+        declared, table = self.catalog[name], self.inputs[name].table
+        if declared.table.keep_days is None:
+            finding = f"{name} keeps its rows for ever"
+            raise CommandError(f"command {command}", finding, "Declare keep_days, and restart its app")
+        events = [name] if isinstance(declared.table.kept_as, Append) else declared.inputs
+        before = kept_from(
+            declared,
+            marks=[self.inputs[one].table.entry.position.mark for one in events],
+            readers=[
+                (one.declared, one.table.entry.position)
+                for one in self._over(name)
+                if not isinstance(one, ViewWriter)  # it follows what goes
+            ],
+        )
+        if before <= (table.entry.position.kept_from or 0):
+            return {"expired": 0}
+        return {"expired": self.expire_before(name, before, command=command)}
+
+    def expire_before(self, name: str, before: int | None, *, command: int) -> int:
+        """The same up to an event time that was decided before (None: there is none), where rows were made again."""
+        if before is None:
+            return 0
+        declared, table = self.catalog[name], self.inputs[name].table
+        left_out = [
+            one for writer in self._over(name) for one in (*writer.progress.position.unfit, *writer.fitting.decided)
+        ]
+        spared = {one.place for one in left_out if one.of == name}
+        known, committer = table.entry.position.kept_from, self._committer(None)
+        gone = expire(table, declared, before=before, spared=spared, committer=committer, command=command)
+        if before != known:
+            self.open_anew(name)
+        return gone
+
+    def _over(self, name: str) -> "list[Computed]":
+        """Who computes from the rows of a table."""
+        return [one for one in self.writers if isinstance(one, Computed) and name in one.declared.inputs]
 
     def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
         """Decide that a table's refused rows stay out, those of one cause or all."""

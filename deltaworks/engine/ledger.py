@@ -60,6 +60,7 @@ class Sheet:
     duplicate: int
     late: int
     not_mine: int
+    expired: int
     warned: int
     rows: int
     verdict: str
@@ -197,6 +198,7 @@ class Ledger:
             duplicate=totals.duplicate,
             late=totals.late,
             not_mine=totals.not_mine,
+            expired=totals.expired,
             warned=totals.warned,
             rows=standing.rows,
             verdict=self._verdict(declared, standing),

@@ -48,6 +48,7 @@ class Cut:
 
     `batches`, `versions`: per table over bronze the last ingest batch, and its own version. `uses`: per other table,
     itself included, how often it had used rows that came too late. `unfit`: per such table what it left out.
+    `kept_from`: per table the event time before which rows had expired.
     """
 
     table: str
@@ -56,6 +57,7 @@ class Cut:
     versions: dict[str, int]
     uses: dict[str, int]
     unfit: dict[str, tuple[Unfit, ...]]
+    kept_from: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,8 @@ def _gather(lineage: Lineage, catalog: Catalog, table: str, version: int, cut: C
     if entry is None:
         raise LakeError(table, f"neither its log nor ops.ledger has version {version}", "It cannot be told any more")
     position = entry.position
+    if cut.kept_from.setdefault(table, position.kept_from) != position.kept_from:
+        return False
     if isinstance(catalog[declared.inputs[0]].table.kept_as, Raw):
         taken = position.batches.get(declared.inputs[0], 0)
         cut.versions[table] = last
@@ -182,6 +186,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
         while writer.behind():
             flow.take_slice(name, spark)
         use_late_again(flow, name, spark, lake, uses=cut.uses.get(name, 0))
+        flow.expire_before(name, cut.kept_from.get(name), command=0)
 
 
 def _used(cut: Cut, writer: OverBronze, lake: Path) -> dict[Place, bytes | None]:

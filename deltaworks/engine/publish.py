@@ -35,7 +35,7 @@ from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
 
-UNDONE = frozenset({"publish", "late", "replay", "patch"})
+UNDONE = frozenset({"publish", "late", "replay", "patch", "expire"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
 """In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""

@@ -69,6 +69,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         if position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
             # it never falls: what raised it may be refused now
             committer.mark(own, own.entry.follow("redo", position=replace(own.entry.position, mark=position.mark)))
+        flow.expire_before(name, position.kept_from, command=0)
         if (late := flow.sides.get(name, {}).get("late")) is not None:
             number_anew(committer, late)
     outside = {name: one.version for name, one in held.items() if name not in bronze}

@@ -24,10 +24,14 @@ a heap holds, handed to Spark as Arrow, is out of memory in its dispatcher's thr
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Rows in (after, upto], as Arrow when they fit the bound, else as a Spark DataFrame."""
+    """Rows in (after, upto], as Arrow when they fit the bound, else as a Spark DataFrame.
+
+    `expired`: so many had gone before they could be taken.
+    """
 
     upto: int
     rows: pa.Table | DataFrame
+    expired: int = 0
 
 
 def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max: int, last: int) -> Slice | None:
@@ -72,7 +76,7 @@ def versions(
         return None
     refuse_replaced(table, after, reader=reader)
     if after == 0 and (table.entry.replaced_at or not all_there(table.path, 0, upto)):
-        return Slice(upto=upto, rows=present(spark, table, bytes_max))
+        return Slice(upto=upto, rows=present(spark, table, bytes_max), expired=table.entry.totals.expired)
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows)

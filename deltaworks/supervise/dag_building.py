@@ -5,7 +5,7 @@ table: while a table is wrong they are built from deltaworks.toml alone, and the
 file that does need the tables (maintenance.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, TaskGroup, get_parsing_context
@@ -21,6 +21,7 @@ from deltaworks.supervise.stream import StreamOperator
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MAINTAIN_EVERY = "*/10 * * * *"
 VACUUM_EVERY = "@daily"
+EXPIRE_EVERY = "@daily"
 
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
@@ -49,6 +50,11 @@ def maintenance_dags(settings: Settings) -> Iterator[DAG]:
             yield _orders_dag(
                 f"vacuum__{app}", settings, app, catalog, kind="vacuum", schedule=VACUUM_EVERY,
                 does=f"Deletes files of {app}'s tables that only versions of more than a week ago have",
+            )  # fmt: skip
+        if _wanted(f"expire__{app}") and any(_expires(table) for table in catalog.app(app)):
+            yield _orders_dag(
+                f"expire__{app}", settings, app, catalog, kind="expire", schedule=EXPIRE_EVERY, which=_expires,
+                does=f"Deletes rows of {app}'s tables that are older than their keep_days",
             )  # fmt: skip
 
 
@@ -81,6 +87,7 @@ def _orders_dag(
     schedule: str,
     does: str,
     arguments: Mapping[str, object] | None = None,
+    which: Callable[[Declared], bool] = lambda _: True,
 ) -> DAG:
     with (
         DAG(
@@ -97,11 +104,15 @@ def _orders_dag(
         ) as dag,
         TaskGroup(kind),
     ):
-        for table in sorted(catalog.app(app), key=lambda table: table.name):
+        for table in sorted(filter(which, catalog.app(app)), key=lambda table: table.name):
             CommandOperator(
                 task_id=table.name, app=app, table=table.name, kind=kind, project=settings.project, arguments=arguments
             )
     return dag
+
+
+def _expires(table: Declared) -> bool:
+    return table.table.keep_days is not None
 
 
 def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:

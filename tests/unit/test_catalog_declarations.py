@@ -172,6 +172,67 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "days that rows of now are kept",
+        [
+            Edit(LETTERS, 'owner="tests")', 'owner="tests", keep_days=9)'),
+            Edit(MEMBERS, '    owner="tests",', '    owner="tests",\n    keep_days=9,'),
+            Edit(CITIES, '    owner="tests",', '    owner="tests",\n    keep_days=9,'),
+        ],
+        [
+            Finding(
+                place=f"{LETTERS}:5",
+                finding="bronze is kept whole: all tables are computed from it again",
+                next_step="Take it out: declare it in the tables above",
+            ),
+            Finding(
+                place=f"{CITIES}:15",
+                finding="a view table says what holds, however long ago it began",
+                next_step="Take it out",
+            ),
+            Finding(
+                place=f"{MEMBERS}:18",
+                finding="a latest table says what holds, however long ago it began",
+                next_step="Take it out",
+            ),
+        ],
+    ),
+    Mistake(
+        "days of rows without a time",
+        [
+            Edit(NOTES, '    owner="tests",', '    owner="tests",\n    keep_days=9,'),
+            Edit(NOTES, '    event_time="written_at",\n', ""),
+            Edit(DAYS, '    owner="tests",', '    owner="tests",\n    keep_days=8,'),
+            Edit(DAYS, '    event_time="day",\n', '    event_time="last",\n'),
+            Edit(DAYS, "    late=correct(after=hours(1)),\n", ""),
+        ],
+        [
+            Finding(
+                place=f"{DAYS}:18",
+                finding="event_time last is no key: old rows and new ones go up in one group",
+                next_step="Add it to the keys, or take keep_days out",
+            ),
+            Finding(
+                place=f"{NOTES}:17",
+                finding="keep_days without event_time: no row is old",
+                next_step="Name the column that says when it happened, or take keep_days out",
+            ),
+        ],
+    ),
+    Mistake(
+        "what is computed is kept for longer",
+        [
+            Edit(NOTES, '    owner="tests",', '    owner="tests",\n    keep_days=9,'),
+            Edit(DAYS, '    owner="tests",', '    owner="tests",\n    keep_days=9,'),
+        ],
+        [
+            Finding(
+                place=f"{DAYS}:19",
+                finding="keeps its rows for 9 days, silver.notes those that they are computed from for 9 days",
+                next_step="Keep fewer than 9 days here, or more in silver.notes",
+            )
+        ],
+    ),
+    Mistake(
         "unknown layer",
         [Write("tables/sliver/x/table.py", "")],
         [Finding(place="tables/sliver", finding="there is no layer sliver", next_step="The nearest is silver")],

@@ -90,8 +90,9 @@ def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Findin
     nowhere = picture.count(
         f"select count(*) from ({came}) anti join ({taken} union all {aside}) using (place)"  # noqa: S608  # the lines above
     )
-    if nowhere != totals.duplicate:
-        told = f"{nowhere} rows of {bronze} are in neither table nor quarantine, {totals.duplicate} were copies"
+    if nowhere != totals.duplicate + totals.expired:
+        gone = f", {totals.expired} have expired" if totals.expired else ""
+        told = f"{nowhere} rows of {bronze} are in neither table nor quarantine, {totals.duplicate} were copies{gone}"
         yield Finding("I7", held.name, told, _STEP)
     others = totals.read - picture.count(f"select count(*) from ({came})")  # noqa: S608  # the lines above
     if others != totals.not_mine:
@@ -106,7 +107,9 @@ def _late(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]
     upto = held.entry.position.versions.get(declared.inputs[0])
     uses, used = held.entry.position.applied or (0, 0)
     late = [_beyond(picture, held, name, policy) for name in declared.inputs]
-    if None not in late and (found := sum(filter(None, late))) != counted + used:
+    # of those that have expired nobody knows any more how late they were
+    gone = sum(picture.tables[name].entry.totals.expired for name in declared.inputs if name in picture.tables)
+    if None not in late and not counted + used - gone <= (found := sum(filter(None, late))) <= counted + used:
         told = f"{counted} rows counted late, {used} used after all, {', '.join(declared.inputs)}: {found}"
         yield Finding("I7", held.name, told, _STEP)
     side = picture.beside(held.name, "late")

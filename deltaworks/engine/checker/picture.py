@@ -66,6 +66,10 @@ class Held:
         older = self.at(version)
         return None if older is None else _rows(older)
 
+    def entry_at(self, version: int) -> Entry:
+        """The ledger entry of a version that can be opened."""
+        return Held(self.name, self.path, version).entry
+
     def is_whole(self, older: deltalake.DeltaTable) -> bool:
         """Whether the files of an older version are all there: a VACUUM deletes what only such versions have."""
         names = pa.table(older.get_add_actions())["path"].to_pylist()

@@ -67,6 +67,7 @@ def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> Non
     for declared, held in picture:
         if declared.table.app == app:
             use_late_again(flow, declared.name, spark, picture.lake, uses=(held.entry.position.applied or (0, 0))[0])
+            flow.expire_before(declared.name, held.entry.position.kept_from, command=0)
     while flow.behind():  # views over those
         flow.turn(spark)
     flow.settle()

@@ -9,6 +9,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine import slices
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
@@ -72,6 +73,7 @@ class AggregateWriter:
         seq = self.source.table.entry.ingest_seq if whole else None
         self.progress.over_tables({self.source.table.name: piece.upto}, ingest_seq=seq)
         rows, late, counts = late_rows.in_time(piece.rows, self.declared.table.late)
+        counts += Counts(read=piece.expired, expired=piece.expired)
         if late is not None and self.late is not None:
             late_rows.set_aside(committer, self.late, late, count=counts.late, upto=piece.upto, progress=self.progress)
         counts = self.fitting.take(
@@ -144,7 +146,8 @@ class AggregateWriter:
         return self._grouped(frame(spark, given[self.source.table.name]).select(*_shown(self.source.table)))
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
-        return self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
+        grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
+        return still_kept(grouped, self.declared, self.progress.position)
 
 
 def _shown(table: OwnedTable) -> list[str]:

@@ -23,6 +23,7 @@ from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Entry, Unfit
+from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
 from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.stretches import Stretches, micros, times
@@ -138,6 +139,8 @@ class StatefulWriter:
             given: Rows = source.table.schema.empty_table() if piece is None else piece.rows
             rows, late, counted = late_rows.in_time(given, self.declared.table.late)
             counts += counted
+            if piece is not None:
+                counts += Counts(read=piece.expired, expired=piece.expired)
             if late is not None:
                 aside.append((late, counted.late, upto))
             new[source.table.name] = _new(source.table, rows, upto)
@@ -237,7 +240,7 @@ class StatefulWriter:
         if self.kept.closes is not None:
             closed = F.unix_micros(self.kept.closes) < passed if passed is not None else F.lit(False)
             computed = computed.withColumn(COMPLETE, closed)
-        return computed.select(*self.table.schema.names)
+        return still_kept(computed.select(*self.table.schema.names), self.declared, self.progress.position)
 
     @contextmanager
     def _attempt(self, spark: SparkSession, new: Mapping[str, _New]) -> Iterator[Attempt]:

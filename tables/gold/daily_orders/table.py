@@ -15,5 +15,4 @@ TABLE = Table(
     ),
     event_time="day",
     owner="sales",
-    keep_days=3650,
 )

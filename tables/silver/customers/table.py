@@ -16,5 +16,4 @@ TABLE = Table(
     ),
     subject="customer_id",
     owner="sales",
-    keep_days=3650,
 )

@@ -17,5 +17,4 @@ TABLE = Table(
     event_time="placed_at",
     subject="customer_id",
     owner="sales",
-    keep_days=3650,
 )

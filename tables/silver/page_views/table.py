@@ -17,5 +17,5 @@ TABLE = Table(
     event_time="event_time",
     subject="user_id",
     owner="web analytics",
-    keep_days=730,
+    keep_days=760,
 )

@@ -9,7 +9,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 from deltaworks.settings import ROOT, Settings
 
 pytestmark = pytest.mark.usefixtures("settings")
-DAGS = {"stream__shop", "stream__web", "maintain__shop", "maintain__web", "vacuum__shop", "vacuum__web", "daily_report"}
+DAGS = {
+    "stream__shop", "stream__web", "maintain__shop", "maintain__web", "vacuum__shop", "vacuum__web", "expire__web",
+    "daily_report",
+}  # fmt: skip
 
 
 def test_all_dags_are_built_and_can_be_stored() -> None:
@@ -55,6 +58,8 @@ def test_maintenance_has_a_task_for_every_table() -> None:
 
     assert sorted(dags["maintain__web"].task_ids) == [f"compact.{table}" for table in tables]
     assert sorted(dags["vacuum__web"].task_ids) == [f"vacuum.{table}" for table in tables]
+    kept = [table for table in tables if not table.startswith("bronze.")]
+    assert sorted(dags["expire__web"].task_ids) == [f"expire.{table}" for table in kept]
 
 
 def test_a_wrong_table_is_one_import_error_and_no_app_loses_its_supervisor(settings: Settings) -> None:

@@ -1,0 +1,302 @@
+"""`keep_days`: what is long past goes day by day, the ledger counts it, and what is left is as right as before."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.engine import backfill, rebuild
+from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.checker.replay import replay
+from deltaworks.engine.points import listening
+from deltaworks.engine.prove import prove
+from deltaworks.errors import CommandError
+from tests.broken_rules import Shop, command
+from tests.chance import seeded
+from tests.flows import START, Crash, Log, Owner, Record, carry_out
+from tests.shop_rows import view
+
+DAY = timedelta(days=1)
+SILVER, MINUTES, VISITS, PAGES = (
+    "silver.page_views", "gold.page_views_per_minute", "gold.user_sessions", "gold.views_of_page",
+)  # fmt: skip
+KEPT = {SILVER: 6, MINUTES: 4, VISITS: 3}
+OVER_PAGES = '''"""Views of each page that are there."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="web",
+    reads="silver.page_views",
+    kept_as=view(keys=("page",)),
+    columns=(
+        Column("page", "string", null=False, doc="Path of the page."),
+        Column("views", "bigint", null=False, doc="How many."),
+    ),
+    owner="tests",
+)
+'''
+OVER_PAGES_TRANSFORM = '''"""Views to pages."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(page_views: DataFrame) -> DataFrame:
+    """Count."""
+    return page_views.groupBy("page").agg(F.count("*").alias("views"))
+
+
+def keys_from(page_views: DataFrame) -> DataFrame:
+    """Its page."""
+    return page_views.select("page")
+'''
+SUITE = """expectations:
+  - type: expect_column_values_to_not_be_null
+    kwargs: {column: page}
+    severity: critical
+"""
+
+
+@dataclass(frozen=True)
+class View:
+    """A view that is sent, and when it arrives."""
+
+    number: int
+    at: datetime
+    arrives: datetime
+    page: str
+    user: int
+
+    def record(self) -> Record:
+        """As Kafka has it."""
+        record = view(self.number, at=self.at, page=self.page, user=self.user)
+        record.at = self.arrives
+        return record
+
+
+def project(folder: Path, *, late: str = "correct", after: int = 10) -> Shop:
+    """The shop, which keeps page views for a few days, with a view over them."""
+    shop = Shop(folder)
+    for name, days in KEPT.items():
+        path = shop.folder / "tables" / name.replace(".", "/", 1) / "table.py"
+        before = "keep_days=760" if name == SILVER else "keep_days=730"
+        text = path.read_text()
+        assert before in text
+        text = text.replace(before, f"keep_days={days}").replace("after=minutes(10)", f"after=minutes({after})")
+        path.write_text(text.replace("correct", late))
+    over = shop.folder / "tables" / PAGES.replace(".", "/", 1)
+    over.mkdir()
+    (over / "table.py").write_text(OVER_PAGES)
+    (over / "transform.py").write_text(OVER_PAGES_TRANSFORM)
+    (shop.folder / "expectations" / PAGES.replace(".", "/", 1)).with_suffix(".yml").write_text(SUITE)
+    return shop
+
+
+def days(chance: Random, count: int, *, each: int = 12) -> list[list[View]]:
+    """Views of some days, a batch each; some of them come days later, some of these when their day has gone."""
+    found = []
+    for day in range(count):
+        begin = START + day * DAY
+        views = []
+        for number in range(each):
+            arrives = begin + timedelta(minutes=7 * number)
+            late = chance.random() < 0.4
+            at = arrives - timedelta(hours=chance.randrange(1, 24 * 9)) if late else arrives
+            views.append(View(1000 * day + number, at, arrives, chance.choice(["/", "/cart"]), chance.randrange(3)))
+        found.append(views)
+    return found
+
+
+def bound(owner: Owner, table: str) -> datetime:
+    """From when on a table's rows are kept."""
+    kept = owner.flow.inputs[table].table.entry.position.kept_from
+    assert kept is not None
+    return datetime.fromtimestamp(kept / 1_000_000, UTC)
+
+
+def check_rows(owner: Owner, sent: list[View]) -> None:
+    """Silver has what was not too old when it came and is not too old now; above is what that gives, in its bounds."""
+    taken = [one for one in sent if one.arrives - one.at <= KEPT[SILVER] * DAY]
+    there = [one for one in taken if one.at >= bound(owner, SILVER)]
+    assert len(there) < len(taken) < len(sent)
+    assert sorted(row["event_id"] for row in owner.rows(SILVER)) == sorted(f"e{one.number}" for one in there)
+    minutes = Counter(
+        (one.page, one.at.replace(second=0, microsecond=0, tzinfo=None))
+        for one in taken
+        if one.at >= bound(owner, MINUTES)
+    )
+    assert {(row["page"], row["minute"]): row["views"] for row in owner.rows(MINUTES)} == minutes
+    visits = owner.rows(VISITS)
+    assert all(row["session_start"] >= bound(owner, VISITS).replace(tzinfo=None) for row in visits)
+    assert sum(row["views"] for row in visits) == sum(one.at >= bound(owner, VISITS) for one in taken)
+    assert {row["page"]: row["views"] for row in owner.rows(PAGES)} == Counter(one.page for one in there)
+
+
+def expire(owner: Owner) -> int:
+    """Have all tables delete what is old, what is computed first; how many events went."""
+    gone = {table: carry_out(owner, command("expire", table))["expired"] for table in (MINUTES, VISITS, SILVER)}
+    owner.turn()
+    return int(gone[SILVER])
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_what_is_long_past_goes_and_the_rest_stays_right(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """Through deaths in the midst of it; prove, rebuild, backfill and a replay of all agree."""
+    chance = seeded()
+    owner = Owner(spark, project(tmp_path / "project").settings(tmp_path / "data"), "web", path=path)
+    log, sent, gone = Log(), list[View](), 0
+    points = ["silver.page_views.expire.before-commit", "silver.page_views.expire.after-commit"]
+
+    def die(point: str) -> None:
+        if point in points[:1]:
+            points.pop(0)
+            raise Crash(point)
+
+    for number, views in enumerate(days(chance, 11 if path == "auto" else 9)):
+        sent += views
+        log.send(one.record() for one in views)
+        owner.take(log.batch())
+        before = owner.flow.inputs[SILVER].table.entry.totals.expired
+        with listening(die if number > 7 else lambda _: None):
+            while True:
+                try:
+                    expire(owner)
+                    break
+                except Crash:
+                    owner.start()
+                    owner.turn()
+        gone += owner.flow.inputs[SILVER].table.entry.totals.expired - before
+
+    assert not points
+    assert gone == owner.flow.inputs[SILVER].table.entry.totals.expired > 0
+    check_rows(owner, sent)
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+        (tmp_path / "anew").mkdir()
+        assert replay(picture, spark, owner.settings.changed(data=tmp_path / "anew")) == []
+    for number, table in enumerate((SILVER, MINUTES, VISITS, PAGES)):
+        anew = tmp_path / f"proof{number}"
+        anew.mkdir()
+        found = prove(
+            table, catalog=owner.catalog, lake=owner.settings.lake, spark=spark, anew=owner.settings.changed(data=anew),
+            keys_min=1,
+        )  # fmt: skip
+        assert found.verdict == "proved", found
+
+
+@pytest.mark.parametrize("how", ["rebuild", "backfill"])
+def test_what_has_gone_does_not_come_back(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """Bronze has it still: who computes from there leaves it out, also where a rule was mended meanwhile."""
+    chance = seeded()
+    shop = project(tmp_path / "project")
+    settings = shop.settings(tmp_path / "data")
+    shop.edit("silver/page_views.yml", "'^/'", "'^/c'")
+    owner, log, sent = Owner(spark, settings, "web"), Log(), list[View]()
+    for views in days(chance, 10):
+        sent += views
+        log.send(one.record() for one in views)
+        owner.take(log.batch())
+    expire(owner)
+    owner.flow.settle()
+    shop.edit("silver/page_views.yml", "'^/c'", "'^/'")
+    owner.start()
+    folder = settings.data / "staged" / "one"
+    folder.mkdir(parents=True)
+    anew = settings.changed(data=folder)
+    if how == "rebuild":
+        rebuild.stage(SILVER, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=anew)
+    else:
+        backfill.stage(
+            SILVER, since=START - 20 * DAY, until=START + 20 * DAY, catalog=owner.catalog, lake=settings.lake,
+            spark=spark, anew=anew,
+        )  # fmt: skip
+    carry_out(owner, command("publish", SILVER, folder="one"))
+    owner.turn()
+
+    check_rows(owner, sent)
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+@pytest.mark.parametrize("late", ["side_output", "drop"])
+def test_late_rows_are_counted_when_their_days_have_gone(spark: SparkSession, tmp_path: Path, late: str) -> None:
+    """Those that were set aside may be used then: they are in no row any more."""
+    chance = seeded()
+    shop = project(tmp_path / "project", late=late, after=60)
+    owner, log = Owner(spark, shop.settings(tmp_path / "data"), "web"), Log()
+    for views in days(chance, 9):
+        log.send(one.record() for one in views)
+        owner.take(log.batch())
+    gone = expire(owner)
+    if late == "side_output":
+        before = owner.rows(MINUTES)
+        used = carry_out(owner, command("apply_late_rows", MINUTES))["used"]
+        owner.turn()
+        after = owner.rows(MINUTES)
+        assert used > sum(row["views"] for row in after) - sum(row["views"] for row in before) > 0
+
+    assert gone > 0
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_a_table_that_comes_later_takes_what_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    """It counts what had gone before."""
+    chance = seeded()
+    shop = project(tmp_path / "project")
+    owner, log = Owner(spark, shop.settings(tmp_path / "data"), "web", only=(SILVER, MINUTES)), Log()
+    for views in days(chance, 9):
+        log.send(one.record() for one in views)
+        owner.take(log.batch())
+    for table in (MINUTES, SILVER):
+        carry_out(owner, command("expire", table))
+    owner.turn()
+    owner.flow.settle()  # what a reader has not taken stays
+    carry_out(owner, command("vacuum", SILVER, hours=0))
+
+    later = Owner(spark, owner.settings, "web", epoch=owner.epoch)
+    later.turn()
+
+    counts = later.flow.inputs[VISITS].table.entry.totals
+    assert counts.expired == later.flow.inputs[SILVER].table.entry.totals.expired > 0
+    assert counts.taken == len(later.rows(SILVER))
+    assert later.verdicts() == {"ok"}
+    with Picture(later.catalog, later.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_a_table_without_keep_days_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever orders it is told."""
+    owner = Owner(spark, project(tmp_path / "project").settings(tmp_path / "data"), "web", only=(SILVER,))
+
+    with pytest.raises(CommandError, match="keeps its rows for ever"):
+        carry_out(owner, command("expire", PAGES))
+    assert carry_out(owner, command("expire", SILVER)) == {"expired": 0}
+
+
+def test_an_order_that_would_bring_old_rows_back_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It was staged before they went."""
+    chance = seeded()
+    settings = project(tmp_path / "project").settings(tmp_path / "data")
+    owner, log = Owner(spark, settings, "web"), Log()
+    for views in days(chance, 9, each=5):
+        log.send(one.record() for one in views)
+        owner.take(log.batch())
+    owner.flow.settle()
+    folder = settings.data / "staged" / "one"
+    folder.mkdir(parents=True)
+    rebuild.stage(
+        SILVER, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=settings.changed(data=folder)
+    )  # fmt: skip
+    assert expire(owner) > 0
+
+    with pytest.raises(CommandError, match="since it was staged"):
+        carry_out(owner, command("publish", SILVER, folder="one"))
