@@ -95,6 +95,9 @@ def _keep_days(table: Readable, inputs: list[Readable]) -> Iterator[Finding]:
             kept = "for ever" if declared.keep_days is None else f"for {declared.keep_days} days"
             finding = f"keeps its rows {kept}, {name} those that they are computed from for {days} days"
             yield table.at_field("keep_days", finding, f"Keep fewer than {days} days here, or more in {name}")
+        if declared.keep_days is not None and read.declared.table.event_time is None:
+            finding = f"{name} has no event_time, so nothing is ever past"
+            yield table.at_field("keep_days", finding, "Name its event_time, or take keep_days out")
 
 
 def _topics(table: Readable, project: ProjectNames) -> Iterator[Finding]:

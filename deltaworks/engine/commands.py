@@ -140,18 +140,17 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
             return (yield from _vacuum(_table(command, flow), flow, command))
         case "rebuild" if command.table_name == flow.book.table.name:
             return {"commits": flow.rebuild_book()}
-        case "accept_bad_rows" | "expire" as kind:
-            do = flow.accept_bad if kind == "accept_bad_rows" else flow.expire
-            return do(_table(command, flow).name, command=command.id)
         case "replay_refused_rows":
             name, cause = _table(command, flow).name, command.arguments.get("cause")
             return (yield from flow.replay_refused(name, cause=cause, command=command.id, spark=spark))
         case "apply_late_rows":
             return (yield from flow.apply_late(_table(command, flow).name, command=command.id, spark=spark))
+        case "expire":
+            return (yield from flow.expire(_table(command, flow).name, command=command.id))
         case "publish":
             folder = flow.settings.data / STAGED / str(command.arguments["folder"])
             return (yield from publish(flow, folder, command=command.id))
-        case "discard_refused_rows" | "patch_refused_row" | "withdraw_patch":
+        case "accept_bad_rows" | "discard_refused_rows" | "patch_refused_row" | "withdraw_patch":
             return _decide(command, flow)
         case kind:
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
@@ -194,6 +193,8 @@ def _decide(command: Command, flow: Flow) -> dict[str, int]:
     A new value lies in a file: what is in an order's arguments, anybody may read who may see orders.
     """
     name, given = _table(command, flow).name, command.arguments
+    if command.kind == "accept_bad_rows":
+        return flow.accept_bad(name, command=command.id)
     if command.kind == "discard_refused_rows":
         return flow.discard_refused(name, cause=given.get("cause"), command=command.id)
     place = str(given["topic"]), int(given["partition"]), int(given["offset"])

@@ -2,89 +2,127 @@
 
 How far events have come says what is long past, not the clock: where nothing comes, nothing goes. Whole days (UTC) go
 at once, first from what is computed, later from what it is computed from: so each group and each stretch that is there
-can be computed again. A row that comes when its day has gone is refused, a group of that day is not written again.
+can be computed again. From then on no row of before is in the table, whoever brings it and whenever.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
+from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Committer, literal
 from deltaworks.engine.entry import Counts, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.stretches import micros
-from deltaworks.words.keeping import Append, Stateful
+from deltaworks.words.keeping import Aggregate, Append, Stateful
 
 _DAY = timedelta(days=1)
 
 
+def expires(declared: Declared) -> bool:
+    """Whether the rows of a table are of a time; other tables say what holds."""
+    table = declared.table
+    return isinstance(table.kept_as, Append | Aggregate | Stateful) and table.event_time is not None
+
+
 def kept_from(
-    declared: Declared, *, marks: Collection[int | None], readers: Iterable[tuple[Declared, Position]]
+    declared: Declared,
+    *,
+    marks: Iterable[int | None],
+    readers: Iterable[tuple[Declared, Position]],
+    left_out: Iterable[int],
 ) -> int:
     """The event time from which on a table's rows are kept, in microseconds since 1970; 0 where all are.
 
     `marks`: how far the events have come that it holds, or is computed from. `readers`: those that are computed again
-    from its rows, and where they stand.
+    from its rows, and where they stand. `left_out`: times of rows about which somebody still has to decide.
     """
-    days = declared.table.keep_days
-    if days is None or not marks:
+    days, known = declared.table.keep_days, list(marks)
+    if days is None or None in known:
         return 0
-    found = [(mark // micros(_DAY) - days) * micros(_DAY) for mark in marks if mark is not None]
-    found += [(position.kept_from or 0) - micros(_around(reader)) for reader, position in readers]
-    return 0 if None in marks else max(0, min(found))
+    found = [_day(mark) - days * micros(_DAY) for mark in known if mark is not None]
+    found += [(position.kept_from or 0) - around(reader) for reader, position in readers]
+    return max(0, min([*found, *map(_day, left_out)]))
 
 
 def expire(
-    table: OwnedTable, declared: Declared, *, before: int, spared: Collection[str], committer: Committer,
-    command: int | None = None,
-) -> int:  # fmt: skip
-    """Delete the rows whose event time is before this, one commit; how many there were.
-
-    `before` is in microseconds since 1970. `spared`: coordinates of rows that stay, as somebody still has to decide
-    about them.
-    """
-    position = table.entry.position
-    column, at = declared.table.event_time, datetime.fromtimestamp(before / 1_000_000, UTC)
-    assert column is not None, "declared: `table check` asks for it"
-    is_date = table.schema.field(column).type == "date32[day]"
-    time: date = at.date() if is_date else at
-    events = isinstance(declared.table.kept_as, Append)
-    rows = table.read([column, *(["_source"] if spared else [])], where=ds.field(column) < time)
-    where = f'"{column}" < {literal(time)}'
-    if spared:
-        rows = rows.filter(pc.invert(pc.is_in(rows["_source"], value_set=pc.cast(list(spared), "string"))))
-        where += f" and _source not in ({', '.join(map(literal, sorted(spared)))})"
-    gone: int = rows.num_rows
-    counts = Counts(taken=-gone, expired=gone) if events else Counts()
-    entry = table.entry.follow(
-        "expire", command=command, counts=counts, position=replace(position, kept_from=before)
-    )  # fmt: skip
+    table: OwnedTable, declared: Declared, before: int, *, committer: Committer, command: int | None = None
+) -> int:
+    """Delete the rows whose event time is before this, in microseconds since 1970; one commit; how many there were."""
+    time = _moment(table.schema, declared, before)
+    column = declared.table.event_time
+    gone: int = table.delta.to_pyarrow_dataset().count_rows(filter=ds.field(column) < time)
+    counts = Counts(taken=-gone, expired=gone) if isinstance(declared.table.kept_as, Append) else Counts()
+    position = replace(table.entry.position, kept_from=before)
+    entry = table.entry.follow("expire", command=command, counts=counts, position=position)
     if gone:
-        committer.delete(table, where, entry)
+        committer.delete(table, f'"{column}" < {literal(time)}', entry)
     else:
         committer.mark(table, entry)
     return gone
 
 
+def expire_staged(held: Held, own: OwnedTable, declared: Declared, *, committer: Committer) -> Held:
+    """A table that is to take the place of another one, without what has gone from that one."""
+    before = own.entry.position.kept_from
+    if before is None or before <= (held.entry.position.kept_from or 0) or not expires(declared):
+        return held
+    schema = pa.schema([own.schema.field(name) for name in own.schema.names if name in held.schema.names])
+    staged = OwnedTable(name=held.name, path=held.path, schema=schema, entry=held.entry, partition=own.partition)
+    expire(staged, declared, before, committer=committer)
+    return Held(held.name, held.path)
+
+
 def still_kept(rows: DataFrame, declared: Declared, position: Position) -> DataFrame:
     """What was computed, without what has expired."""
-    if position.kept_from is None:
+    if position.kept_from is None or not expires(declared):
         return rows
+    return rows.where(not_before(declared, position.kept_from))
+
+
+def not_before(declared: Declared, time: int) -> Column:
+    """Whether a row's event time is at a time or later; one without event time never expires."""
     column = declared.table.event_time
-    assert column is not None, "declared: `table check` asks for it"
-    at = datetime.fromtimestamp(position.kept_from / 1_000_000, UTC)
-    return rows.where(F.col(column) >= F.expr(f"timestamp'{at.isoformat()}'"))
+    assert column is not None, "asked for rows of a time only"
+    at = datetime.fromtimestamp(time / 1_000_000, UTC)
+    return F.coalesce(F.col(column) >= F.expr(f"timestamp'{at.isoformat()}'"), F.lit(True))
 
 
-def _around(reader: Declared) -> timedelta:
-    """So far before the event time of what is computed lie rows that it is computed from, in whole days."""
+def taken_of(rows: pa.Table, declared: Declared, position: Position) -> pa.Table:
+    """The same of events that are about to be taken."""
+    if position.kept_from is None or not expires(declared):
+        return rows
+    return rows.filter(
+        pc.greater_equal(rows[declared.table.event_time], _moment(rows.schema, declared, position.kept_from))
+    )
+
+
+def around(reader: Declared) -> int:
+    """So far before the event time of what is computed lie rows that it is computed from: whole days, microseconds."""
     kept_as = reader.table.kept_as
     length = kept_as.reach or kept_as.gap if isinstance(kept_as, Stateful) else None
-    return _DAY * (1 + math.ceil(2 * (length or timedelta()) / _DAY))
+    return micros(_DAY * (1 + math.ceil(2 * (length or timedelta()) / _DAY)))
+
+
+def first_kept(declared: Declared, inputs: Iterable[Position]) -> int | None:
+    """The same for a table that is new over inputs whose rows have gone: it can compute what lies a little later."""
+    gone = [position.kept_from for position in inputs if position.kept_from is not None]
+    return max(gone) + around(declared) if gone and expires(declared) else None
+
+
+def _day(time: int) -> int:
+    return time // micros(_DAY) * micros(_DAY)
+
+
+def _moment(schema: pa.Schema, declared: Declared, time: int) -> date:
+    """A time as the table's event time is written."""
+    at = datetime.fromtimestamp(time / 1_000_000, UTC)
+    return at.date() if pa.types.is_date(schema.field(declared.table.event_time).type) else at

@@ -20,17 +20,19 @@ from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry, ahead
-from deltaworks.engine.expiry import expire, kept_from
+from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
+from deltaworks.engine.stretches import times
 from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
 from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.fitting import with_places
 from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
@@ -153,10 +155,11 @@ class Flow:
                     declared, own=own, source=sources[0], quarantine=side, patches=patches, deleted=deleted
                 )
             case Aggregate():
-                return AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared))
+                return _begun(AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared)), sources)
             case Stateful():
-                return StatefulWriter(
-                    declared, own=own, sources=sources, catalog=self.catalog, late=self._late(declared)
+                late = self._late(declared)
+                return _begun(
+                    StatefulWriter(declared, own=own, sources=sources, catalog=self.catalog, late=late), sources
                 )
             case View():
                 return ViewWriter(declared, own=own, sources=sources)
@@ -501,21 +504,33 @@ class Flow:
         for source in self.inputs.values():
             source.fresh = None
 
-    def expire(self, name: str, *, command: int) -> dict[str, int]:
-        """Delete the rows of a table that are older than it keeps them; nothing where less than a day of them is."""
+    def expire(self, name: str, *, command: int) -> Steps:
+        """Delete the rows of a table that are older than it keeps them; nothing where less than a day of them is.
+
+        What is computed from them has taken them by then, and has deleted its own.
+        """
         declared, table = self.catalog[name], self.inputs[name].table
-        if declared.table.keep_days is None:
+        if declared.table.keep_days is None or not expires(declared):
             finding = f"{name} keeps its rows for ever"
-            raise CommandError(f"command {command}", finding, "Declare keep_days, and restart its app")
+            raise CommandError(f"command {command}", finding, "Name a table that has keep_days")
+        self._refuse_outdated(declared)
+        while True:
+            over = self._over(name)
+            for one in (name, *(writer.declared.name for writer in over)):
+                self._refuse_set_aside(one, command)
+            if not any(writer.behind() for writer in over):
+                break
+            yield {"expired": 0}
         events = [name] if isinstance(declared.table.kept_as, Append) else declared.inputs
         before = kept_from(
             declared,
             marks=[self.inputs[one].table.entry.position.mark for one in events],
             readers=[
                 (one.declared, one.table.entry.position)
-                for one in self._over(name)
+                for one in over
                 if not isinstance(one, ViewWriter)  # it follows what goes
             ],
+            left_out=self._left_out(name),
         )
         if before <= (table.entry.position.kept_from or 0):
             return {"expired": 0}
@@ -523,18 +538,25 @@ class Flow:
 
     def expire_before(self, name: str, before: int | None, *, command: int) -> int:
         """The same up to an event time that was decided before (None: there is none), where rows were made again."""
-        if before is None:
+        declared, own = self.catalog[name], self.inputs[name]
+        if before is None or not expires(declared):
             return 0
-        declared, table = self.catalog[name], self.inputs[name].table
-        left_out = [
-            one for writer in self._over(name) for one in (*writer.progress.position.unfit, *writer.fitting.decided)
-        ]
-        spared = {one.place for one in left_out if one.of == name}
-        known, committer = table.entry.position.kept_from, self._committer(None)
-        gone = expire(table, declared, before=before, spared=spared, committer=committer, command=command)
-        if before != known:
-            self.open_anew(name)
+        gone = expire(own.table, declared, before, committer=self._committer(None), command=command)
+        writer = next(one for one in self.writers if one.declared.name == name)
+        writer.progress.position = replace(writer.progress.position, kept_from=before)
+        if isinstance(writer, StatefulWriter):
+            writer.forget()
+        own.fresh = None
         return gone
+
+    def _left_out(self, name: str) -> list[int]:
+        """Event times of the rows of a table that tables above have left out, in microseconds since 1970."""
+        table, column = self.inputs[name].table, self.catalog[name].table.event_time
+        out = {one.place for writer in self._over(name) for one in writer.progress.position.unfit if one.of == name}
+        if not out or column is None:
+            return []
+        rows = with_places(table, sorted(out))
+        return [int(time) for time in times(rows, column)]
 
     def _over(self, name: str) -> "list[Computed]":
         """Who computes from the rows of a table."""
@@ -726,6 +748,15 @@ def _addable(declared: Declared) -> frozenset[str]:
     if not isinstance(declared.table.kept_as, Append | Latest | History):
         return frozenset()
     return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
+
+
+def _begun(writer: AggregateWriter | StatefulWriter, sources: Collection[Input]) -> AggregateWriter | StatefulWriter:
+    """A table that is new does not begin with groups of which some rows have gone."""
+    progress = writer.progress
+    if not progress.position.versions:
+        begin = first_kept(writer.declared, [source.table.entry.position for source in sources])
+        progress.position = replace(progress.position, kept_from=begin)
+    return writer
 
 
 def _with_epoch(entry: Entry, app: str, epoch: int) -> Entry:

@@ -24,6 +24,7 @@ from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry, Position
+from deltaworks.engine.expiry import expire_staged
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
@@ -35,7 +36,7 @@ from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
 
-UNDONE = frozenset({"publish", "late", "replay", "patch", "expire"})
+UNDONE = frozenset({"publish", "late", "replay", "patch"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
 """In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""
@@ -103,10 +104,13 @@ def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
     left = [name for name in staged.tables if not _has(flow.inputs[name].table.entry, folder)]
     ready = {name: _prepare(flow, name, folder / "lake") for name in left}  # what can fail does so before any commit
     versions = dict(staged.versions)
+    # a view that was computed before its input's old rows went looks at the whole of it
+    gone = {name: 0 for name in staged.tables if _staged(folder / "lake", name).entry.kind == "expire"}
     for name in staged.tables:
         if name in ready:
+            here = {**versions, **gone} if isinstance(flow.catalog[name].table.kept_as, View) else versions
             try:
-                _publish(flow, ready[name], folder, replace(staged, versions=versions), command)
+                _publish(flow, ready[name], folder, replace(staged, versions=here), command)
                 flow.open_anew(name)
             except Exception as error:  # what it remembers is not what is committed
                 flow.detached.failed(name, error)
@@ -156,7 +160,7 @@ def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, comm
     declared = flow.catalog[name]
     if isinstance(declared.table.kept_as, View):
         return
-    position = Held(name, lake / name.replace(".", "/", 1)).entry.position
+    position = _staged(lake, name).entry.position
     for source, at in _here(position, staged.versions).versions.items():
         if source in staged.tables or source not in flow.inputs or not at:
             continue
@@ -168,7 +172,7 @@ def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, comm
 
 def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
     """Those beside a table first, its own closes the group."""
-    own, made = flow.inputs[name].table, Held(name, lake / name.replace(".", "/", 1))
+    own, made = flow.inputs[name].table, _staged(lake, name)
     declared = flow.catalog[name]
     if declared.transform is not None:
         load_transform(declared)
@@ -184,7 +188,12 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
         if suffix == "quarantine" and found is not None:
             found = _with_decisions(found, side)
         ready.append(_ready(side, found))
-    return [*ready, _ready(own, made)]
+    committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
+    return [*ready, _ready(own, expire_staged(made, own, declared, committer=committer))]
+
+
+def _staged(lake: Path, name: str) -> Held:
+    return Held(name, lake / name.replace(".", "/", 1))
 
 
 def _ready(into: OwnedTable, found: Held | None) -> _Ready:

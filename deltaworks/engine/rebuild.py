@@ -13,7 +13,7 @@ from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.checker.replay import as_streamed, use_late_again
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.entry import Entry
+from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by, with_those_above
@@ -92,5 +92,8 @@ def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> 
     """An input that is not computed again, as one batch of all the rows that it has."""
     own = flow.inputs[held.name].table
     rows = spark.read.format("delta").option("versionAsOf", held.version).load(str(held.path))
-    entry = own.entry.follow("batch", position=held.entry.position, ingest_seq=held.entry.ingest_seq)
+    gone = held.entry.totals.expired  # who reads it counts them, as it has done
+    entry = own.entry.follow(
+        "batch", counts=Counts(read=gone, expired=gone), position=held.entry.position, ingest_seq=held.entry.ingest_seq
+    )
     committer.commit(own, rows.select(*own.schema.names), entry)

@@ -8,7 +8,8 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there
+from deltaworks.engine.entry import ROW_KINDS
+from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there, read_commit
 from deltaworks.engine.log import log_has
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
@@ -79,7 +80,7 @@ def versions(
         return Slice(upto=upto, rows=present(spark, table, bytes_max), expired=table.entry.totals.expired)
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
-        return Slice(upto=upto, rows=fresh.rows)
+        return Slice(upto=upto, rows=fresh.rows, expired=_expired(table, after, upto))
     if after and not log_has(table.path, after + 1):
         finding = f"its log begins after version {after}, up to which it was taken"
         raise LakeError(table.name, finding, f'Run "deltaworks rebuild {reader}"')
@@ -89,12 +90,22 @@ def versions(
         end += 1
     while size <= bytes_max // PACKED:
         with suppress(TooMuchError):
-            return Slice(upto=end, rows=table.read_added(after, end, bytes_max=bytes_max))
+            rows = table.read_added(after, end, bytes_max=bytes_max)
+            return Slice(upto=end, rows=rows, expired=_expired(table, after, end))
         if end == after + 1:
             break
         end = (after + end) // 2
-    rows = spark.read.schema(spark_schema(table.schema)).parquet(*table.rows_added(after, end))
-    return Slice(upto=end, rows=rows)
+    files = table.rows_added(after, end)
+    rows = spark.read.schema(spark_schema(table.schema)).parquet(*files)
+    return Slice(upto=end, rows=rows, expired=_expired(table, after, end))
+
+
+def _expired(table: OwnedTable, after: int, upto: int) -> int:
+    """How many rows these versions did not bring, as they had expired when they came."""
+    if not table.entry.totals.expired:  # spares the log
+        return 0
+    entries = (read_commit(table.path, version).entry for version in range(after + 1, upto + 1))
+    return sum(entry.counts.expired for entry in entries if entry is not None and entry.kind in ROW_KINDS)
 
 
 def refuse_replaced(table: OwnedTable, after: int, *, reader: str) -> None:

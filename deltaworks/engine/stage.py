@@ -104,6 +104,8 @@ class Stage:
             found = sorted(file.name for file in (self._table / _LOG).glob("*.checkpoint*.parquet"))
             since = max((number for name in found if (number := int(name[:20])) <= version), default=-1)
             yield from (name for name in found if int(name[:20]) == since)
+            if since == version and (self._table / _LOG / _log_file(since)).exists():
+                yield _log_file(since)  # delta-rs looks for the commit of the version that it stands at
         yield from (_log_file(number) for number in range(since + 1, version + 1))
 
     def _show(self, name: str) -> None:

@@ -49,6 +49,6 @@ class Table:
     find without opening the others. A table cannot change it later."""
     keep_days: int | None = None
     """Of events and what is computed from them: rows are deleted when their event time is so many days before the
-    latest one. A row that is so late already is refused."""
+    latest one. Of a group or a session that is to be the time at which it begins."""
     bad_rows_max: Share = share(0.5, of=1_000)
     """Of a table that parses: if more of its last rows are refused, its app stops. `share(1.0, of=1)` never does."""

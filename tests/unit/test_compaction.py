@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from deltaworks.engine import maintenance
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.maintenance import FILES_MIN, compact_debts, debts
@@ -75,6 +76,23 @@ def test_part_that_got_nothing_for_long_comes_first(tmp_path: Path) -> None:
     assert len(table.files()) == 3
     assert values(table) == before
     assert debts(table) == []
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_stage_that_begins_at_a_checkpoint(tmp_path: Path, behind: int) -> None:
+    """As after a vacuum or a start: the version of the checkpoint may be the table's own."""
+    table = owned(tmp_path)
+    for number in range(FILES_MIN):
+        put(table, number)
+    table.checkpoint()
+    for number in range(behind):
+        put(table, number)
+    table.stage.renew()
+
+    assert maintenance.compact(table, command=1, committer=BY_ARROW)
+
+    assert len(table.files()) == 1
+    assert values(table) == sorted([*range(FILES_MIN), *range(behind)])
 
 
 def test_row_is_written_anew_a_few_times_however_many_batches_come(tmp_path: Path) -> None:

@@ -147,8 +147,11 @@ def _versions(picture: Picture, held: Held) -> Iterator[Finding]:
         had = None if source is None else source.rows_at(upto)
         if source is None:
             yield _found(held, f"its input {name} is gone", "Bring it back")
-        elif had is not None and had + source.entry_at(upto).totals.expired != held.entry.totals.read:
-            yield _found(held, f"{held.entry.totals.read} rows read, {name} has {had} in version {upto}", _DEFECT)
+        elif had is not None and had + (gone := source.entry_at(upto).totals.expired) != held.entry.totals.read:
+            expired = f", and {gone} had expired" if gone else ""
+            yield _found(
+                held, f"{held.entry.totals.read} rows read, {name} has {had} in version {upto}{expired}", _DEFECT
+            )
 
 
 def _unbalanced(counts: Counts) -> str:

@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Replay
+from deltaworks.engine.expiry import still_kept, taken_of
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import (
     Walk,
@@ -85,7 +86,11 @@ class AppendWriter(OverBronze):
         if self.kept.dedupe_by:
             seen = Seen(self.table, by=self.kept.dedupe_by, within=self.kept.within) if alone else self.seen
             rows = seen.first_ones(rows, alone=alone)
-        counts = replace(counts, taken=rows.num_rows, duplicate=offered - rows.num_rows)
+        first = rows.num_rows
+        rows = taken_of(rows, self.declared, self.progress.position)
+        counts = replace(
+            counts, taken=rows.num_rows, duplicate=offered - first, expired=first - rows.num_rows
+        )  # fmt: skip
         event_time = self.declared.table.event_time
         low, high = span(rows, event_time)
         if event_time is None:
@@ -114,13 +119,17 @@ class AppendWriter(OverBronze):
         try:
             event_time = self.declared.table.event_time
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
+            first = rows.count() if self.progress.position.kept_from else None
+            rows = still_kept(rows, self.declared, self.progress.position)
             count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
+            expired = 0 if first is None else first - count
             if event_time is None:
                 rows = rows.withColumn("_late_by", F.lit(0).cast("bigint"))
             else:
                 rows = stamp_spark(rows, event_time, self._walk(highest_of(rows, event_time)))
             rows = rows.select(*self.table.schema.names)
-            counts = replace(counts, taken=count, duplicate=counts.read - counts.refused - counts.not_mine - count)
+            copied = counts.read - counts.refused - counts.not_mine - count - expired
+            counts = replace(counts, taken=count, duplicate=copied, expired=expired)
             self.seen.forget()
             committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
         finally:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -277,8 +276,7 @@ def _timely(declared: Declared) -> Timely | None:
     table = declared.table
     if table.event_time is None or not isinstance(table.kept_as, Append):
         return None
-    kept = None if table.keep_days is None else timedelta(days=table.keep_days)
-    return Timely(column=table.event_time, future_max=table.future_max, past_max=kept)
+    return Timely(column=table.event_time, future_max=table.future_max)
 
 
 def _suite(declared: Declared) -> Suite:

@@ -111,6 +111,11 @@ class StatefulWriter:
         for memory in self.nearby.values():
             memory.forget()
 
+    def forget(self) -> None:
+        """Rows of the table were deleted: read what is remembered of it again."""
+        self._forget()
+        self._open = None
+
     def after(self, source: Input) -> int:
         """Last version of an input taken in full."""
         return self.progress.position.versions.get(source.table.name, 0)
