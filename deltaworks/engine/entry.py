@@ -86,7 +86,8 @@ class Counts:
     """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine + expired.
 
     `expired`: rows of events that were taken, and have gone since, and those that came when their day had gone; of what
-    is computed from them, those that had gone before they could be taken. `warned` is no such place: rows that break a warning and go where they go all the same.
+    is computed from them, those that had gone before they could be taken. `warned` is no such place: rows that break a
+    warning and go where they go all the same.
     """
 
     read: int = 0
