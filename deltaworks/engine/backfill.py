@@ -184,7 +184,6 @@ def _take_again(
             flow.take_slice(name, spark)
         strays = writer.progress.position.strays
     writer.settle(committer)
-    flow.expire_before(name, place.kept_from, command=0)
     came = own.entry.totals - totals
     others = read - taken - refused - came.not_mine - came.expired
     # what leaves no row behind, and warnings, is left as it was counted first
