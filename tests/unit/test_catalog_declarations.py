@@ -216,6 +216,11 @@ MISTAKES = [
                 finding="keep_days without event_time: no row is old",
                 next_step="Name the column that says when it happened, or take keep_days out",
             ),
+            Finding(
+                place=f"{DAYS}:18",
+                finding="silver.notes has no event_time, so nothing is ever past",
+                next_step="Name its event_time, or take keep_days out",
+            ),
         ],
     ),
     Mistake(
