@@ -97,7 +97,7 @@ def not_before(declared: Declared, time: int) -> Column:
 
 
 def taken_of(rows: pa.Table, declared: Declared, position: Position) -> pa.Table:
-    """The same of events that are about to be taken."""
+    """Events that are about to be taken, without those whose day has gone."""
     if position.kept_from is None or not expires(declared):
         return rows
     return rows.filter(
@@ -113,7 +113,7 @@ def around(reader: Declared) -> int:
 
 
 def first_kept(declared: Declared, inputs: Iterable[Position]) -> int | None:
-    """The same for a table that is new over inputs whose rows have gone: it can compute what lies a little later."""
+    """From when on a table that is new keeps rows, over inputs of which some have gone: it can compute what is later."""
     gone = [position.kept_from for position in inputs if position.kept_from is not None]
     return max(gone) + around(declared) if gone and expires(declared) else None
 
