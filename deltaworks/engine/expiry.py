@@ -113,7 +113,7 @@ def around(reader: Declared) -> int:
 
 
 def first_kept(declared: Declared, inputs: Iterable[Position]) -> int | None:
-    """From when on a table that is new keeps rows, over inputs of which some have gone: it can compute what is later."""
+    """From when on a new table keeps rows, where some of its inputs' have gone: it can compute what is later."""
     gone = [position.kept_from for position in inputs if position.kept_from is not None]
     return max(gone) + around(declared) if gone and expires(declared) else None
 
