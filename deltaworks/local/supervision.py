@@ -59,7 +59,7 @@ class Supervisor:
         for part in plan.parts:
             known = self.watches.get(part.name)
             if known is None or known.state.state == "stopped" or (part.again and known.state.state == "done"):
-                self.watches[part.name] = Watch(part, owner=self)
+                self.watches[part.name] = Watch(part, owner=self, up=None if known is None else known.up)
         for name, watch in self.watches.items():
             if name in plan.held:
                 self._start(watch.stop())

@@ -48,10 +48,10 @@ class Owner(Protocol):
 class Watch:
     """One part under supervision: starts it, asks whether it is ready, starts it again."""
 
-    def __init__(self, part: Part, *, owner: Owner) -> None:
-        """Nothing is started before `begin`."""
+    def __init__(self, part: Part, *, owner: Owner, up: asyncio.Event | None = None) -> None:
+        """Nothing is started before `begin`. `up`: of the watch that this one replaces; others wait on it."""
         self.part = part
-        self.up = asyncio.Event()
+        self.up = up or asyncio.Event()
         self.stopped = asyncio.Event()
         self.exited: asyncio.Future[str] | None = None
         self.state = PartState(

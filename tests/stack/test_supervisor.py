@@ -267,6 +267,22 @@ def test_held_part_stays_stopped_until_it_is_released(scratch: Scratch) -> None:
     assert scratch.part("other").pid == pid
 
 
+def test_who_waits_for_a_held_part_starts_when_it_is_released(scratch: Scratch) -> None:
+    """A part that began to wait while the other was away must not go on waiting when that one is back."""
+    held = scratch.program("held", _SLEEP)
+    scratch.follow(held, held=())
+    scratch.wait_for("held", lambda one: one.state == "ready")
+    scratch.follow(held, held=("held",))
+    scratch.wait_for("held", lambda one: one.state == "stopped")
+    waits = scratch.program("waits", _SLEEP, after=("held",))
+    scratch.follow(held, waits, held=("held",))
+    assert scratch.part("waits").state == "waiting"
+
+    scratch.follow(held, waits)
+
+    scratch.wait_for("waits", lambda one: one.state == "ready")
+
+
 def _living(sessions: list[int], *, leaders_only: bool) -> list[int]:
     if leaders_only:
         return [pid for pid in sessions if processes.started(pid) is not None]
