@@ -79,7 +79,9 @@ def behind(declared: Declared, entry: Entry, *, rows: int) -> list[Behind]:
 def _gaps(declared: Declared, entry: Entry) -> Iterator[Behind]:
     position = entry.position
     for topic in declared.topics:
-        read = sum(upto - position.first[topic].get(part, 0) for part, upto in position.offsets.get(topic, {}).items())
+        read = sum(
+            upto - position.first.get(topic, {}).get(part, 0) for part, upto in position.offsets.get(topic, {}).items()
+        )
         gaps = read - sum(position.rows.get(topic, {}).values())  # those that are lost among them
         if gaps:
             yield Behind(number="gaps", count=gaps, lists="gaps", command=f"deltaworks ledger --gaps {topic}")

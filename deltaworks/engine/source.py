@@ -37,8 +37,9 @@ def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> P
     lost = {topic: dict(parts) for topic, parts in position.lost.items()}
     for topic, parts in edges.items():
         for partition, edge in parts.items():
-            now = offsets.setdefault(topic, {}).setdefault(partition, edge.low)
-            first.setdefault(topic, {}).setdefault(partition, now)
+            if partition not in offsets.setdefault(topic, {}):  # one that was added meanwhile was read from 0 on
+                first.setdefault(topic, {}).setdefault(partition, edge.low)
+            now = offsets[topic].setdefault(partition, edge.low)
             if now > edge.high:
                 raise SourceError(
                     f"topic {topic} partition {partition}",
