@@ -14,12 +14,12 @@ from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.partitioning import DayOf
-from deltaworks.words.reading import Debezium, Json, Kafka
+from deltaworks.words.reading import ARRIVAL, Debezium, Json, Kafka
 from deltaworks.words.types import Type, parse
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 _SOURCE_TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
-_WIRES = {"timestamp": ("micros", "millis", "seconds"), "date": ("days",)}
+_WIRES = {"timestamp": ("micros", "millis", "seconds", ARRIVAL), "date": ("days",)}
 
 
 def own_findings(table: Readable) -> Iterator[Finding]:
@@ -166,6 +166,9 @@ def _wires(table: Readable) -> Iterator[Finding]:
         elif column.wire not in allowed:
             next_step = f"Write {' or '.join(allowed)}" if allowed else "Take it out"
             yield table.at_column(column.name, f"wire {column.wire!r} does not go with {column.type}", next_step)
+        elif column.wire == ARRIVAL and not isinstance(table.declared.table.reads, Json):
+            next_step = "Take it out: changes have the time at which the source committed them"
+            yield table.at_column(column.name, "wire 'arrival' is for JSON events", next_step)
 
 
 def _named(table: Readable) -> Iterator[Finding]:

@@ -70,14 +70,19 @@ class _Transform:
         place = self.source.at(defined.lineno if defined else None)
         return Finding(place=place, finding=finding, next_step=next_step)
 
-    def call(self, function: str, frames: Mapping[str, DataFrame]) -> DataFrame | Finding:
-        """What a function of it gives; what it raises is a finding with the line."""
+    def call(self, function: str, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, ...] | Finding:
+        """What a function of it gives, `keys_from` perhaps several; what it raises is a finding with the line."""
         try:
             given = self.functions[function](**frames)
         except Exception as error:  # noqa: BLE001  # whatever the file raises is its finding
             return _raised(self.source, error, {name for frame in frames.values() for name in frame.columns})
         if isinstance(given, DataFrame):
-            return given
+            return (given,)
+        if function == "keys_from" and isinstance(given, tuple) and given:
+            wrong = [one for one in given if not isinstance(one, DataFrame)]
+            if not wrong:
+                return given
+            given = wrong[0]
         return self.finding(function, f"{function} gives {type(given).__name__}, no DataFrame", "Return a DataFrame")
 
 
@@ -106,8 +111,9 @@ def _transform(transform: _Transform) -> Iterator[Finding]:
     if isinstance(given, Finding):
         yield given
         return
-    yield from _columns(transform, "transform", given, _given_columns(transform.declared))
-    nodes = _plan(given)
+    (computed,) = given
+    yield from _columns(transform, "transform", computed, _given_columns(transform.declared))
+    nodes = _plan(computed)
     reasons = list(plans.instabilities(nodes))
     kept_as = transform.declared.table.kept_as
     if isinstance(kept_as, Aggregate):
@@ -124,23 +130,30 @@ def _given_columns(declared: Declared) -> list[Column]:
 
 
 def _keys_from(transform: _Transform) -> Iterator[Finding]:
-    """`keys_from` gives the key columns from the changed rows of each input alone."""
+    """`keys_from` gives key columns, all or some of them, from the changed rows of each input alone."""
     keys = [column for column in transform.declared.columns if column.name in transform.declared.keys]
     for name, frame in transform.frames.items():
         given = transform.call("keys_from", {name: frame})
         if isinstance(given, Finding):
             yield given
             continue
-        yield from _columns(transform, "keys_from", given, keys)
-        for finding, next_step in plans.instabilities(_plan(given)):
-            yield transform.finding("keys_from", finding, next_step)
+        for one in given:
+            some = [column for column in keys if column.name in one.columns]
+            yield from _columns(transform, "keys_from", one, some or keys, of=keys)
+            for finding, next_step in plans.instabilities(_plan(one)):
+                yield transform.finding("keys_from", finding, next_step)
 
 
-def _columns(transform: _Transform, function: str, given: DataFrame, wanted: Sequence[Column]) -> Iterator[Finding]:
-    """The columns wanted, with their types, and no others; their order is free, they are taken by name."""
+def _columns(
+    transform: _Transform, function: str, given: DataFrame, wanted: Sequence[Column], *, of: Sequence[Column] = ()
+) -> Iterator[Finding]:
+    """The columns wanted, with their types, and no others; their order is free, they are taken by name.
+
+    `of`: the columns of which the wanted ones are some.
+    """
     found = [(field.name, field.dataType.simpleString()) for field in given.schema.fields]
     names, types = [name for name, _ in found], dict(found)
-    declared = [column.name for column in wanted]
+    declared = [column.name for column in of or wanted]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield transform.finding(function, f"{function} gives {name} twice", "Give it once")
     for name in names:

@@ -11,6 +11,7 @@ from deltaworks.catalog import Declared
 from deltaworks.errors import DeclarationError
 
 Function = Callable[..., DataFrame]
+KeysFrom = Callable[..., DataFrame | tuple[DataFrame, ...]]
 
 
 def load_transform(declared: Declared) -> Function:
@@ -18,14 +19,19 @@ def load_transform(declared: Declared) -> Function:
     return _function(declared, "transform")
 
 
-def load_keys_from(declared: Declared) -> Function:
-    """The view's `keys_from`; raises DeclarationError when there is none."""
+def load_keys_from(declared: Declared) -> KeysFrom:
+    """The view's `keys_from`; raises DeclarationError when there is none. See `several`."""
     return _function(declared, "keys_from")
 
 
 def by_short_name(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Inputs under the names that transforms use: silver.page_views is `page_views`."""
     return {name.split(".", 1)[1]: frame for name, frame in frames.items()}
+
+
+def several(given: DataFrame | tuple[DataFrame, ...]) -> tuple[DataFrame, ...]:
+    """What a view's `keys_from` gives: keys, or values of some key columns, or several of these."""
+    return given if isinstance(given, tuple) else (given,)
 
 
 def _function(declared: Declared, name: str) -> Function:

@@ -38,6 +38,8 @@ class Debezium:
     unknown_fields: UnknownFields = UnknownFields(policy="ignore")
 
 
+ARRIVAL = "arrival"
+"""The `wire` of a column that is no field of an event: the broker's time of its record."""
 Reads = Kafka | Json | Debezium | str | tuple[str, ...]
 
 

@@ -16,7 +16,8 @@ from deltaworks.words.sharing import Share, share
 class Column:
     """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
 
-    `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number).
+    `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number),
+    `arrival` (of JSON events: no field, but the broker's time of the record, which is the same in every replay).
     `previously`: the name that the source gave it before; counts where a record lacks the present one.
     """
 

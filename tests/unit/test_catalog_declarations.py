@@ -541,7 +541,22 @@ MISTAKES = [
             Finding(
                 place=f"{NOTES}:11",
                 finding="column written_at: wire 'days' does not go with timestamp",
-                next_step="Write micros or millis or seconds",
+                next_step="Write micros or millis or seconds or arrival",
+            )
+        ],
+    ),
+    Mistake(
+        "arrival of a change",
+        [
+            Edit(NOTES, 'json("bronze.letters", topic="notes")', 'debezium("bronze.letters", table="public.notes")'),
+            Edit(NOTES, 'wire="millis"', 'wire="arrival"'),
+            Edit(NOTES, "json", "debezium"),
+        ],
+        [
+            Finding(
+                place=f"{NOTES}:11",
+                finding="column written_at: wire 'arrival' is for JSON events",
+                next_step="Take it out: changes have the time at which the source committed them",
             )
         ],
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from deltaworks.engine.parse import Parser, parser
 from deltaworks.errors import DeclarationError
-from deltaworks.words import Column, ignore, json, refuse
+from deltaworks.words import Column, ignore, json, keep, refuse
 from deltaworks.words.reading import UnknownFields
 from tests.bronze_rows import bronze
 
@@ -143,6 +143,21 @@ def test_another_topic_of_the_same_bronze_is_not_mine() -> None:
     assert rows["user_id"].to_pylist() == [None, 17, None, None, None]
     assert [source is None for source in rows["_source"].to_pylist()] == [True, False, True, True, False]
     assert rows["_value"].to_pylist() == [None, None, None, None, b"y"]
+
+
+def test_the_time_of_arrival_is_that_of_the_record() -> None:
+    """It is no field: an event that sends one of its name sends an undeclared one; refused rows do not have it."""
+    arrived = Column("arrived_at", "timestamp", null=False, wire="arrival", doc="When the broker took it.")
+    reads = json("bronze.web_events", topic="events", unknown_fields=keep("_rest"))
+    rest = Column("_rest", "string", doc="What is not declared.")
+    stated = event(arrived_at="2001-01-01T00:00:00Z")
+
+    rows = parser(reads, (*COLUMNS, arrived, rest)).parse(bronze([event(), "no event", stated])).to_pylist()
+
+    assert [row["_kind"] for row in rows] == ["row", "refused", "row"]
+    assert [row["arrived_at"] for row in rows] == [rows[0]["_timestamp"], None, rows[2]["_timestamp"]]
+    assert rows[0]["arrived_at"] is not None
+    assert [row["_rest"] for row in rows] == [None, None, '{"arrived_at":"2001-01-01T00:00:00Z"}']
 
 
 def test_sequences_sort_in_the_order_of_their_offsets() -> None:

@@ -12,7 +12,7 @@ from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.sheet import Sheet, sequence
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
-from deltaworks.words.reading import Json
+from deltaworks.words.reading import ARRIVAL, Json
 from deltaworks.words.table import Column
 
 ENCODING = Encoding(years=Years(first=1900))
@@ -35,9 +35,10 @@ class JsonParser:
     @cached_property
     def fields(self) -> Fields:
         """Which fields an event must and may have."""
+        fields = tuple(column for column in self.columns if column.wire != ARRIVAL)
         return Fields(
-            columns=self.columns,
-            required=tuple(column.name for column in self.columns if not column.null),
+            columns=fields,
+            required=tuple(column.name for column in fields if not column.null),
             unknown=self.reads.unknown_fields,
             folded=True,
         )

@@ -129,6 +129,9 @@ class Sheet:
         converted = []
         for one in converters:
             picked = keyed if one.name in keys else rows
+            if one.arrival:
+                converted.append((self._arrived(picked), picked))
+                continue
             array, refused = one.column([record.get(one.name) for _, record in picked])
             for at, code in refused.items():
                 place = picked[at][0]
@@ -137,8 +140,7 @@ class Sheet:
                 else:
                     self.reasons.setdefault(place, f"{one.name}: {code}")
             if timely is not None and one.name == timely.column:
-                arrived = self.chunk.rows.column("timestamp").take(pa.array([at for at, _ in picked], pa.int64()))
-                for at, code in timely.refused(array, arrived):
+                for at, code in timely.refused(array, self._arrived(picked)):
                     self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
             converted.append((array, picked))
         for place in self.reasons:
@@ -152,6 +154,10 @@ class Sheet:
     def _picked(self, kind: str) -> list[Picked]:
         found = zip(self.kinds, self.records, strict=True)
         return [(at, record) for at, (own, record) in enumerate(found) if own == kind and record is not None]
+
+    def _arrived(self, picked: list[Picked]) -> pa.Array:
+        """The broker's time of these rows."""
+        return self.chunk.rows.column("timestamp").take(pa.array([at for at, _ in picked], pa.int64()))
 
     def _back(self, picked: list[Picked]) -> pa.Array:
         """Per row of the chunk the index of its value among the picked ones, null if it has none."""

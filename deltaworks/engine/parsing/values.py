@@ -7,7 +7,7 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.errors import DeclarationError
 from deltaworks.words import types
+from deltaworks.words.reading import ARRIVAL
 from deltaworks.words.table import Column
 
 One = Callable[[Any], Any]
@@ -82,6 +83,8 @@ class Converter:
     one: One
     many: Many
     unsent: tuple[str, ...] = ()
+    arrival: bool = False
+    """Whether it is no field of the event, but the time at which its record arrived."""
 
     def column(self, values: list[Any]) -> tuple[pa.Array, dict[int, str]]:
         """The values (None for null) as an array of the same length, and the codes of the refused ones (null there)."""
@@ -121,7 +124,8 @@ def arrow_type(text: str) -> pa.DataType:
 def converter(column: Column, encoding: Encoding, *, key: bool = False) -> Converter:
     """Compile a declared column; a key column is never null. Raises DeclarationError for a `wire` that does not fit."""
     kind = types.parse(column.type)
-    one, many = _ways(column, kind, encoding)
+    arrival = column.wire == ARRIVAL
+    one, many = _ways(replace(column, wire=None) if arrival else column, kind, encoding)
     unsent = encoding.unsent
     texts = () if unsent is None else (unsent, b64encode(unsent.encode()).decode())
     return Converter(
@@ -131,6 +135,7 @@ def converter(column: Column, encoding: Encoding, *, key: bool = False) -> Conve
         one=one,
         many=many,
         unsent=texts,
+        arrival=arrival,
     )
 
 

@@ -1,10 +1,13 @@
 """Keys of a table that are computed again: their rows take the place of those that were there, vanished ones go."""
 
+from collections.abc import Collection
 from datetime import date, datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
@@ -25,17 +28,19 @@ def replace_keys(
     computed: DataFrame,
     *,
     keys: pa.Table | None,
+    parts: Collection[pa.Table] = (),
     counts: Counts,
     unfit: pa.Table | None = None,
 ) -> None:
     """Commit the rows of these keys (None: of all) out of what was computed, as the batch in hand of `progress`.
 
-    `unfit`: keys that are not computed, and whose rows go.
+    `parts`: values of some of the key columns; the rows that have them belong to it too. `unfit`: keys that are not
+    computed, and whose rows go.
     """
     table = progress.table
     computed = computed.select(*table.schema.names)
     if keys is not None:
-        computed = only(spark, computed, keys)
+        computed = only(spark, computed, keys, *parts)
     if unfit is not None and unfit.num_rows:
         computed = only(spark, computed, unfit, how="left_anti")
     with result_of(declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
@@ -49,17 +54,47 @@ def replace_keys(
     progress.committed()
 
 
-def only(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str = "left_semi") -> DataFrame:
-    """The rows of these keys, or with `how` left_anti those of all others."""
+def only(spark: SparkSession, computed: DataFrame, *keys: pa.Table, how: str = "left_semi") -> DataFrame:
+    """The rows that have one of these keys, of whatever columns they are; with `how` left_anti all others."""
+    listed, joined = list[pa.Table](), list[pa.Table]()
+    for wanted in keys:
+        (listed if _listable(wanted) else joined).append(wanted)
+    if len(joined) == 1 and not any(wanted.num_rows for wanted in listed):
+        return _join(spark, computed, joined[0], how=how)
+    names, found = computed.columns, reduce(or_, [_listed(wanted) for wanted in listed], F.lit(False))
+    for at, wanted in enumerate(joined):
+        flag = f"_wanted_{at}"
+        computed = _join(spark, computed, wanted, how="left", flag=flag)
+        found = found | F.col(flag).isNotNull()
+    # a null key is none of the listed ones
+    return computed.where(found if how == "left_semi" else ~F.coalesce(found, F.lit(False))).select(*names)
+
+
+def semi(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows that have one of these keys."""
     names = keys.column_names
-    if len(names) == 1 and keys.num_rows <= KEYS_LISTED_MAX and keys[names[0]].null_count == 0:
-        listed = F.col(names[0]).isin([_exactly(value) for value in keys[names[0]].to_pylist()])
-        # a null key is none of them
-        return computed.where(listed if how == "left_semi" else ~F.coalesce(listed, F.lit(False)))
-    wanted = F.broadcast(spark.createDataFrame(keys))
-    return computed.alias("c").join(
-        wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], how
-    )
+    wanted = set(zip(*(keys[name].to_pylist() for name in names), strict=True))
+    mine = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return rows.filter(pa.array([key in wanted for key in mine], pa.bool_()))
+
+
+def _listable(keys: pa.Table) -> bool:
+    few: bool = keys.num_rows <= KEYS_LISTED_MAX and keys.column(0).null_count == 0
+    return keys.num_columns == 1 and few
+
+
+def _listed(keys: pa.Table) -> Column:
+    values = [_exactly(value) for value in keys.column(0).to_pylist()]
+    return F.col(keys.column_names[0]).isin(values)
+
+
+def _join(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str, flag: str | None = None) -> DataFrame:
+    wanted = spark.createDataFrame(keys).alias("w")
+    if flag is not None:
+        wanted = wanted.withColumn(flag, F.expr("true")).alias("w")
+    same = [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in keys.column_names]
+    joined = computed.alias("c").join(F.broadcast(wanted), same, how)
+    return joined if flag is None else joined.select("c.*", f"w.{flag}")
 
 
 def _with_vanished(result: pa.Table, keys: pa.Table | None) -> pa.Table:

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,7 +17,7 @@ from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
-from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform
+from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform, several
 from deltaworks.engine.writers.fitting import (
     WITNESSES,
     Fitting,
@@ -25,17 +28,27 @@ from deltaworks.engine.writers.fitting import (
     named,
     places_as_keys,
 )
-from deltaworks.engine.writers.replacing import only, replace_keys
+from deltaworks.engine.writers.replacing import only, replace_keys, semi
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.errors import LakeError
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Keys to recompute; `keys` None means all of them."""
+    """Keys to recompute; `keys` None means all of them.
+
+    `parts`: values of some of the key columns. All keys that have them are recomputed too: those that the view has are
+    among `keys`, those that it will have are found by computing.
+    """
 
     keys: pa.Table | None
     changes: int
+    parts: tuple[pa.Table, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no key is touched."""
+        return self.keys is not None and not self.keys.num_rows and not self.parts
 
 
 class ViewWriter:
@@ -88,7 +101,7 @@ class ViewWriter:
     ) -> Counts:
         """Replace the touched keys but those that cannot be computed; says what came of the changes."""
         counts = Counts(read=touched.changes, taken=touched.changes)
-        if touched.keys is not None and not touched.keys.num_rows:
+        if touched.nothing:
             self.progress.remember(counts)
             return counts
         inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
@@ -108,7 +121,7 @@ class ViewWriter:
             return self._replace(spark, committer, computed, touched, counts, before)
         except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
             with self.fitting.search(error):
-                self._leave_out_more(touched, inputs, attempt, error)
+                self._leave_out_more(self._candidates(touched, inputs, computed), attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
@@ -117,11 +130,8 @@ class ViewWriter:
         keys = places_as_keys(places, self.key_schema)
         return named([self.declared.name] * len(places), places, _parts(keys, attempt), known=known)
 
-    def _leave_out_more(
-        self, touched: Touched, inputs: dict[str, DataFrame], attempt: Callable[[pa.Table], None], error: Exception
-    ) -> None:
+    def _leave_out_more(self, keys: pa.Table | None, attempt: Callable[[pa.Table], None], error: Exception) -> None:
         """Leave the keys out that raise alone, after all of them raised `error`; raise it again as `Fitting.take`."""
-        keys = self._every_key(inputs) if touched.keys is None else touched.keys
         if keys is None:
             raise error
         out = {one.place for one in self.progress.unfit}
@@ -148,22 +158,31 @@ class ViewWriter:
             raise error
         attempt(there)
 
-    def _every_key(self, inputs: dict[str, DataFrame]) -> pa.Table | None:
-        """The keys that the inputs' rows map to; None if they are too many."""
-        found = []
+    def _candidates(self, touched: Touched, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
+        """The touched keys, also those that the view does not have yet; None if they are too many."""
+        if touched.keys is not None and not touched.parts:
+            return touched.keys
+        names = self.key_schema.names
+        if touched.keys is not None:
+            found = collected(only(computed.sparkSession, computed.select(*names), *touched.parts).distinct())
+            return None if found is None else self._distinct([touched.keys, self._keys(found)])
+        every = list[pa.Table]()
         for name, rows in inputs.items():
-            keys = collected(self.keys_from(**by_short_name({name: rows})).distinct())
+            keys = self._keys_of(name, rows)
             if keys is None:
                 return None
-            found.append(self._keys(keys))
-        return self._distinct(found)
+            every += keys
+        if any(keys.column_names != names for keys in every):
+            found = collected(computed.select(*names).distinct())
+            return None if found is None else self._keys(found)
+        return self._distinct(every)
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
 
     def _touched(self, spark: SparkSession, bytes_max: int) -> Touched:
-        keys, changes = [], 0
+        keys, changes = list[pa.Table](), 0
         for source in self.sources:
             after = self.after(source)
             feed = None if after is None else _changes(spark, source.table, after, bytes_max, reader=self.declared.name)
@@ -173,19 +192,47 @@ class ViewWriter:
             changes += read
             if read == 0:
                 continue
-            rows = frame(spark, feed)
-            found = collected(self.keys_from(**by_short_name({source.table.name: rows})).distinct())
+            found = self._keys_of(source.table.name, frame(spark, feed))
             if found is None:
                 return Touched(None, changes)
-            keys.append(self._keys(found))
-        return Touched(self._distinct(keys), changes)
+            keys += found
+        whole = [one for one in keys if one.column_names == self.key_schema.names]
+        parts = tuple(one for one in keys if one.column_names != self.key_schema.names and one.num_rows)
+        try:
+            there = self._with(parts, bytes_max) if parts else []
+        except TooMuchError:
+            return Touched(None, changes)
+        return Touched(self._distinct([*whole, *there]), changes, parts)
+
+    def _keys_of(self, name: str, rows: DataFrame) -> list[pa.Table] | None:
+        """What `keys_from` maps rows of an input to; None if that is too much."""
+        found = []
+        for given in several(self.keys_from(**by_short_name({name: rows}))):
+            keys = collected(given.distinct())
+            if keys is None:
+                return None
+            found.append(self._keys(keys))
+        return found
+
+    def _with(self, parts: Collection[pa.Table], bytes_max: int) -> list[pa.Table]:
+        """The keys with these values that the view has, or leaves out."""
+        names = self.key_schema.names
+        out = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
+        found = []
+        for part in parts:
+            fields = [ds.field(name).isin(part[name].unique()) for name in part.column_names]
+            there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
+            found += [semi(rows, part) for rows in (there, out)]
+        return found
 
     def _distinct(self, keys: list[pa.Table]) -> pa.Table:
         every = pa.concat_tables([self.key_schema.empty_table(), *keys])
         return every.group_by(self.key_schema.names).aggregate([])
 
     def _keys(self, rows: pa.Table) -> pa.Table:
-        keys = rows.select(self.key_schema.names).cast(self.key_schema)
+        """The key columns that these rows have."""
+        schema = pa.schema([field for field in self.key_schema if field.name in rows.column_names])
+        keys = rows.select(schema.names).cast(schema)
         keys.validate(full=True)  # raises ArrowInvalid for texts that are none
         return keys
 
@@ -197,8 +244,9 @@ class ViewWriter:
         more = len(self.progress.unfit) - before
         counts += Counts(taken=-more, refused=more)
         replace_keys(
-            self.declared, self.progress, spark, committer, computed, keys=touched.keys, counts=counts, unfit=unfit
-        )
+            self.declared, self.progress, spark, committer, computed, keys=touched.keys, parts=touched.parts,
+            counts=counts, unfit=unfit,
+        )  # fmt: skip
         return counts
 
 

@@ -2,4 +2,11 @@
 
 from deltaworks.words import Table, kafka, raw
 
-TABLE = Table(app="web", reads=kafka("page_views"), kept_as=raw(), owner="web analytics")
+TABLE = Table(
+    app="web",
+    reads=kafka(
+        *("page_views", "searches", "search_clicks", "ad_impressions", "ad_clicks", "purchases", "api_requests"),
+    ),
+    kept_as=raw(),
+    owner="web analytics",
+)

@@ -11,6 +11,8 @@ TABLE = Table(
         Column("name", "string", null=False, pii=True, doc="As the customer gave it."),
         Column("email", "string", pii=True, doc="Where confirmations go."),
         Column("country", "string", doc="ISO 3166 code, two letters."),
+        Column("tier", "string", doc="basic or premium."),
+        Column("age", "int", pii=True, doc="In years, if the customer told it."),
         Column("created_at", "timestamp", null=False, doc="When the account was opened, UTC."),
         Column("updated_at", "timestamp", null=False, doc="When the row last changed in the shop, UTC."),
     ),

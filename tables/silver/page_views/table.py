@@ -13,6 +13,7 @@ TABLE = Table(
         Column("session_id", "string", null=False, doc="The visit it belongs to."),
         Column("page", "string", null=False, doc="Path of the page."),
         Column("referrer", "string", doc="Where the visitor came from, if known."),
+        Column("arrived_at", "timestamp", wire="arrival", doc="When it came to the shop, UTC; null in older rows."),
     ),
     event_time="event_time",
     subject="user_id",

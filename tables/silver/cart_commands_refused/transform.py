@@ -1,0 +1,13 @@
+"""Cart events to refusals."""
+
+from pyspark.sql import DataFrame
+
+
+def transform(cart_events: DataFrame) -> DataFrame:
+    """Those that were refused."""
+    return cart_events.where("refused is not null").drop("quantity")
+
+
+def keys_from(cart_events: DataFrame) -> DataFrame:
+    """The command itself."""
+    return cart_events.select("command_id")

@@ -1,0 +1,48 @@
+"""Cart commands to events: each is judged by what the cart holds when it comes, in order of time."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(cart_commands: DataFrame) -> DataFrame:
+    """Walk through the commands of each cart."""
+    command = F.struct("at", "command_id", "command", "product_id", "quantity", "user_id")
+    carts = cart_commands.groupBy("cart_id").agg(F.array_sort(F.collect_list(command)).alias("commands"))
+    nothing = "cast(map() as map<bigint,int>)"
+    judged = (
+        "array<struct<at:timestamp,command_id:string,user_id:bigint,command:string,product_id:bigint,quantity:int,"
+        "refused:string>>"
+    )
+    begin = F.expr(f"struct({nothing} as lines, false as closed, cast(array() as {judged}) as events)")
+    walked = carts.select("cart_id", F.aggregate("commands", begin, _take, lambda cart: cart["events"]).alias("events"))
+    return walked.select("cart_id", F.explode("events").alias("e")).select("cart_id", "e.*")
+
+
+def _take(cart: Column, command: Column) -> Column:
+    """The cart after one more command, and what became of it."""
+    product, given = command["product_id"], command["quantity"]
+    held = F.element_at(cart["lines"], product)
+    adds, removes = command["command"] == "add", command["command"] == "remove"
+    changes, checks_out = command["command"] == "change_quantity", command["command"] == "check_out"
+    refused = (
+        F.when(cart["closed"], "the cart is checked out")
+        .when(~(adds | removes | changes | checks_out), "there is no such command")
+        .when(checks_out & (F.size(cart["lines"]) == 0), "the cart is empty")
+        .when(~checks_out & product.isNull(), "no product is named")
+        .when((adds | changes) & ~F.coalesce(given > 0, F.lit(False)), "the quantity is not above zero")
+        .when((removes | changes) & held.isNull(), "the product is not in the cart")
+    )
+    after = F.when(adds, F.coalesce(held, F.lit(0)) + given).when(removes, F.lit(0)).when(changes, given)
+    done = refused.isNull()
+    others = F.map_filter(cart["lines"], lambda key, _: key != product)
+    put = F.when(removes, others).otherwise(F.map_concat(others, F.create_map(product, after)))
+    event = F.struct(
+        *(command[name].alias(name) for name in ("at", "command_id", "user_id", "command", "product_id")),
+        F.when(done, after).cast("int").alias("quantity"),
+        refused.alias("refused"),
+    )
+    return F.struct(
+        F.when(done & ~checks_out, put).otherwise(cart["lines"]).alias("lines"),
+        (cart["closed"] | (done & checks_out)).alias("closed"),
+        F.array_append(cart["events"], event).alias("events"),
+    )
