@@ -10,7 +10,8 @@ from pathlib import Path
 from deltaworks.cli.show import err
 from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.local import stack
-from deltaworks.settings import ROOT, AppSettings, Settings
+from deltaworks.settings import AppSettings, Settings
+from shop.part import FIRST, part_of_shop
 
 PARTS = ("control", "kafka")
 PORT_FIRST = 26000
@@ -40,14 +41,11 @@ def stand(*, web: AppSettings, port_first: int, keep: bool) -> Iterator[Settings
 
 
 def settings_of(data: Path, *, web: AppSettings, port_first: int, name: str = "project") -> Settings:
-    """Settings of the project data/name, which is written: this checkout's tables and topics, with another app `web`.
+    """Settings of the project data/name, which is written: the shop's first tables, with another app `web`.
 
     All projects of one data folder share its stack.
     """
-    project = data / name
-    project.mkdir()
-    for shared in ("tables", "expectations", "topics.toml"):
-        (project / shared).symlink_to(ROOT / shared)
+    project = part_of_shop(data / name, *FIRST)
     shape = f"trigger_seconds = {web.trigger_seconds}\nrows_per_batch_max = {web.rows_per_batch_max}\n"
     declared = f'[apps.shop]\n\n[apps.{APP}]\n{shape}memory = "{web.memory}"\ncores = {web.cores}\n'
     (project / "deltaworks.toml").write_text(declared)

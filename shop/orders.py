@@ -10,12 +10,15 @@ from decimal import Decimal
 from heapq import heappop, heappush
 from itertools import chain
 from random import Random
+from typing import Literal
 
-from shop.page_views import MINUTE, SECOND
+from shop.clock import MINUTE, SECOND
 
 _PAID, _CANCELLED = 0.80, 0.12  # shares of orders; the rest stays open until the next run
 _SETTLED_AFTER_US = (2 * SECOND, 30 * SECOND)  # live
 _SETTLED_AFTER_HISTORY_US = (2 * MINUTE, 120 * MINUTE)
+_UPGRADED, _BIRTHDAY = 0.25, 0.25  # shares of changed customers
+_AGE_TOLD, _AGES = 0.8, (18, 90)  # share of customers; years
 _NEW_CUSTOMER, _CHANGED_CUSTOMER, _REMOVED_CUSTOMER, _NEW_PRICE = 0.10, 0.08, 0.03, 0.03  # chances per order
 _LINES_MAX, _PIECES_MAX = 4, 3
 _STOCK_FULL, _STOCK_LOW = 200, 20  # a product below the second is filled up to the first
@@ -72,6 +75,14 @@ class Restock(_Done):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What the next change of a customer depends on; the age is in years, None if she did not tell it."""
+
+    tier: Literal["basic", "premium"] = "basic"
+    age: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AddCustomer(_Done):
     """Somebody registers."""
 
@@ -79,15 +90,17 @@ class AddCustomer(_Done):
     name: str
     email: str
     country: str
+    profile: Profile
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeCustomer(_Done):
-    """A customer has another address and lives in another country."""
+    """A customer has another address and lives in another country; she may be premium now, or a year older."""
 
     customer_id: int
     email: str
     country: str
+    profile: Profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +147,7 @@ class Shop:
     """The state that decides what can happen next; kept up to date by the plan as it yields."""
 
     orders_of: dict[int, int] = field(default_factory=dict)  # customer id -> number of orders
+    profile_of: dict[int, Profile] = field(default_factory=dict)
     price_of: dict[int, Decimal] = field(default_factory=dict)
     stock_of: dict[int, int] = field(default_factory=dict)
     open_orders: dict[int, tuple[Line, ...]] = field(default_factory=dict)
@@ -146,11 +160,8 @@ class Shop:
         match action:
             case AddProduct() | ChangePrice() | Restock():
                 self._take_product(action)
-            case AddCustomer():
-                self.orders_of[action.customer_id] = 0
-                self.next_customer_id = action.customer_id + 1
-            case RemoveCustomer():
-                del self.orders_of[action.customer_id]
+            case AddCustomer() | ChangeCustomer() | RemoveCustomer():
+                self._take_customer(action)
             case PlaceOrder():
                 self._place(action)
             case PayOrder():
@@ -158,8 +169,15 @@ class Shop:
             case CancelOrder():
                 for line in self.open_orders.pop(action.order_id):
                     self.stock_of[line.product_id] += line.quantity
-            case ChangeCustomer():
-                pass  # nothing that follows depends on an address
+
+    def _take_customer(self, action: AddCustomer | ChangeCustomer | RemoveCustomer) -> None:
+        if isinstance(action, RemoveCustomer):
+            del self.orders_of[action.customer_id], self.profile_of[action.customer_id]
+            return
+        self.profile_of[action.customer_id] = action.profile
+        if isinstance(action, AddCustomer):
+            self.orders_of[action.customer_id] = 0
+            self.next_customer_id = action.customer_id + 1
 
     def _take_product(self, action: AddProduct | ChangePrice | Restock) -> None:
         if isinstance(action, AddProduct):
@@ -250,11 +268,7 @@ class _Plan:
         if random.random() < _NEW_CUSTOMER or not self._shop.orders_of:
             yield self._did(self._add_customer(due_us))
         if random.random() < _CHANGED_CUSTOMER:
-            added = self._add_customer(due_us)
-            moved = random.choice(tuple(self._shop.orders_of))
-            yield self._did(
-                ChangeCustomer(due_us=due_us, at=at, customer_id=moved, email=added.email, country=added.country)
-            )
+            yield self._did(self._change_customer(due_us))
         without = [customer for customer, orders in self._shop.orders_of.items() if orders == 0]
         if random.random() < _REMOVED_CUSTOMER and without and len(self._shop.orders_of) > 1:
             yield self._did(RemoveCustomer(due_us=due_us, at=at, customer_id=random.choice(without)))
@@ -303,6 +317,24 @@ class _Plan:
             name=f"{random.choice(_FIRST)} {random.choice(_LAST)}",
             email=f"customer.{random.randrange(10**8):08d}@example.com",
             country=random.choice(_COUNTRIES),
+            profile=Profile(age=random.randint(*_AGES) if random.random() < _AGE_TOLD else None),
+        )
+
+    def _change_customer(self, due_us: int) -> ChangeCustomer:
+        drawn, random = self._add_customer(due_us), self._random
+        changed = random.choice(tuple(self._shop.orders_of))
+        before = self._shop.profile_of[changed]
+        older = before.age is not None and before.age < _AGES[1] and random.random() < _BIRTHDAY
+        return ChangeCustomer(
+            due_us=due_us,
+            at=drawn.at,
+            customer_id=changed,
+            email=drawn.email,
+            country=drawn.country,
+            profile=Profile(
+                tier="premium" if random.random() < _UPGRADED else before.tier,
+                age=before.age + 1 if older and before.age is not None else before.age,
+            ),
         )
 
     def _price(self) -> Decimal:

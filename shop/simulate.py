@@ -17,21 +17,30 @@ import typer
 from deltaworks.cli.show import err, listing
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
+from shop.events import TOPICS
+from shop.faults import Faults
 from shop.orders import ShopSize
-from shop.page_views import Faults
 from shop.simulator import Run, Step, Tally, Totals, backlog, perform, timeline
 from shop.source import Source
-from shop.topic import PageViewTopic
+from shop.topic import TOPIC, Topics
 
 _PROGRESS_SECONDS = 5.0
-_Share = Annotated[float, typer.Option(min=0, max=1, help="Share of page views.", show_default=True)]
+_Share = Annotated[float, typer.Option(min=0, max=1, help="Share of the messages of each topic.", show_default=True)]
 
 
 def main(
     seed: Annotated[int, typer.Option(help="The same seed, run, start time and shop give the same events.")] = 1,
     run: Annotated[str | None, typer.Option(help="Begins every event id; default: the time of this start.")] = None,
-    rate: Annotated[float, typer.Option(min=0, help="Page views per second; 0: none, and Kafka is not touched.")] = 20,
+    rate: Annotated[float, typer.Option(min=0, help="Page views per second; 0: none.")] = 20,
     order_rate: Annotated[float, typer.Option(min=0, help="Orders per second; 0: the database is not touched.")] = 1,
+    event_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Other events per second (searches, clicks, advertisements, purchases, requests, cart commands);"
+            " default: half of --rate; 0: none. Without any events Kafka is not touched.",
+        ),
+    ] = None,
     views: Annotated[int | None, typer.Option(min=0, help="End after so many page views.")] = None,
     orders: Annotated[int | None, typer.Option(min=0, help="End after so many orders beyond the history.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="End after so many seconds.")] = None,
@@ -50,7 +59,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Totals as JSON; progress goes to stderr.")] = False,
     project: Annotated[Path | None, typer.Option(help="Folder with deltaworks.toml.")] = None,
 ) -> None:
-    """Play the shop's customers: orders into its database, page views into Kafka. Stops cleanly at Ctrl-C.
+    """Play the shop's customers: orders into its database, events into Kafka. Stops cleanly at Ctrl-C.
 
     Two of --views, --orders, --seconds: the run ends at --seconds, or when both of the others are reached.
     Nothing is sent twice to two systems: what is in the database reaches Kafka by change data capture alone.
@@ -69,6 +78,7 @@ def main(
         start=now if start_time is None else _utc(start_time),
         rate=rate,
         order_rate=order_rate,
+        event_rate=rate / 2 if event_rate is None else event_rate,
         size=ShopSize(customers=customers, products=products, history_days=history_days, history_orders=history_orders),
         faults=faults,
         views_max=views,
@@ -84,9 +94,12 @@ def _play(planned: Run, settings: Settings, *, backlog: int | None, backlog_minu
         signal.signal(name, lambda *_: stopping.set())
     progress = _Progress(planned)
     with ExitStack() as held:
-        topic = source = None
-        if planned.rate > 0 or backlog:
-            topic = held.enter_context(PageViewTopic(settings.kafka, stopping=stopping, patience_seconds=patience))
+        topics = source = None
+        names = [TOPIC] if planned.rate > 0 or backlog else []
+        names += TOPICS if planned.event_rate > 0 and not backlog else ()
+        if names:
+            producer = Topics(settings.kafka, topics=names, stopping=stopping, patience_seconds=patience)
+            topics = held.enter_context(producer)
         if planned.order_rate > 0 and not backlog:
             dsn = settings.source_dsn("shop")
             source = held.enter_context(Source(dsn, stopping=stopping, patience_seconds=patience))
@@ -95,7 +108,7 @@ def _play(planned: Run, settings: Settings, *, backlog: int | None, backlog_minu
             steps = _backlog(planned, views_count=backlog, minutes=backlog_minutes)
         else:
             steps = timeline(planned, source.state() if source else None)
-        perform(steps, source=source, topic=topic, stopping=stopping, done=progress.step, paced=not backlog)
+        perform(steps, source=source, topics=topics, stopping=stopping, done=progress.step, paced=not backlog)
     return progress.tally.totals(planned)
 
 
@@ -118,6 +131,7 @@ class _Progress:
             rate = (totals.messages - self._messages) / (now - self._next + _PROGRESS_SECONDS)
             err.print(
                 f"{now - self._began:6.0f} s  {totals.messages:,} page views ({rate:,.0f}/s), "
+                f"{sum(sent.messages for sent in totals.events.values()):,} other events, "
                 f"{totals.orders_placed:,} orders, {totals.orders_paid:,} paid, {totals.orders_cancelled:,} cancelled"
             )
             self._next, self._messages = now + _PROGRESS_SECONDS, totals.messages
@@ -132,6 +146,8 @@ def _print(totals: Totals, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(found) + "\n")
     else:
+        found |= {f"events {topic}": sent.messages for topic, sent in totals.events.items()}
+        del found["events"]
         rows = [{"what": name.replace("_", " "), "count": value} for name, value in found.items()]
         listing(rows, title="Simulated", as_json=False)
 

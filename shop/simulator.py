@@ -1,4 +1,4 @@
-"""A run of the simulator: the two plans merged into one timeline, and a pace at which it happens."""
+"""A run of the simulator: the plans merged into one timeline, and a pace at which it happens."""
 
 import threading
 import time
@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import merge
 from random import Random
+from typing import get_args
 
 from deltaworks.errors import StackError
+from shop.clock import MINUTE, SECOND
+from shop.events import TOPICS, Event, events
+from shop.faults import Faults
 from shop.orders import Action, CancelOrder, PayOrder, PlaceOrder, Shop, ShopSize, actions
-from shop.page_views import MINUTE, SECOND, Faults, PageView, page_views
+from shop.page_views import PageView, page_views
 from shop.source import Source
-from shop.topic import PageViewTopic
+from shop.topic import TOPIC, Topics
+from shop.visits import Kind
 
-Step = Action | PageView
+Step = Action | PageView | Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,7 @@ class Run:
     start: datetime
     rate: float = 20.0  # page views per second
     order_rate: float = 1.0  # orders per second
+    event_rate: float = 0.0  # events of all other topics together per second
     size: ShopSize = field(default_factory=ShopSize)
     faults: Faults = field(default_factory=Faults)
     views_max: int | None = None  # malformed ones count, copies do not
@@ -38,8 +44,27 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sent:
+    """Messages of one topic; late and out_of_order are among `sent`."""
+
+    sent: int
+    duplicates: int
+    out_of_order: int
+    late: int
+    malformed: int
+
+    @property
+    def messages(self) -> int:
+        """All together."""
+        return self.sent + self.duplicates + self.malformed
+
+
+@dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What a run did. messages = views_sent + duplicates + malformed; late and out_of_order are among views_sent."""
+    """What a run did. messages = views_sent + duplicates + malformed; late and out_of_order are among views_sent.
+
+    All these are page views; `events` tells of the other topics, each by its name.
+    """
 
     run: str
     seed: int
@@ -58,6 +83,7 @@ class Totals:
     customers_added: int
     customers_changed: int
     customers_removed: int
+    events: dict[str, Sent]
 
 
 class Tally:
@@ -69,7 +95,13 @@ class Tally:
 
     def add(self, step: Step) -> None:
         """Count one step."""
-        self._counts[step.kind if isinstance(step, PageView) else type(step).__name__] += 1
+        match step:
+            case PageView():
+                self._counts[step.kind] += 1
+            case Event():
+                self._counts[f"{step.topic} {step.kind}"] += 1
+            case _:
+                self._counts[type(step).__name__] += 1
 
     def totals(self, run: Run) -> Totals:
         """Return the sums so far."""
@@ -93,17 +125,30 @@ class Tally:
             customers_added=count["AddCustomer"],
             customers_changed=count["ChangeCustomer"],
             customers_removed=count["RemoveCustomer"],
+            events={topic: self._sent(topic) for topic in TOPICS},
+        )
+
+    def _sent(self, topic: str) -> Sent:
+        count = {kind: self._counts[f"{topic} {kind}"] for kind in get_args(Kind)}
+        return Sent(
+            sent=count["event"] + count["out_of_order"] + count["late"],
+            duplicates=count["copy"],
+            out_of_order=count["out_of_order"],
+            late=count["late"],
+            malformed=count["malformed"],
         )
 
 
 def timeline(run: Run, shop: Shop | None) -> Iterator[Step]:
-    """Yield what happens in order of time, up to the run's bounds; without a shop only page views. Pure."""
+    """Yield what happens in order of time, up to the run's bounds; without a shop only messages. Pure."""
     plans: list[Iterable[Step]] = []
     if shop is not None:
         chance = Random(f"{run.seed}/orders")  # one source of chance each: the rate of views does not change the orders
         plans.append(actions(random=chance, shop=shop, start=run.start, order_rate=run.order_rate, size=run.size))
     if run.rate > 0:
         plans.append(views(run, start=run.start, rate=run.rate))
+    if run.event_rate > 0:
+        plans.append(others(run))
     return _bounded(merge(*plans, key=lambda step: step.due_us), run)
 
 
@@ -135,11 +180,24 @@ def views(run: Run, *, start: datetime, rate: float) -> Iterator[PageView]:
     )
 
 
+def others(run: Run) -> Iterator[Event]:
+    """Yield the run's other events without an end. Pure."""
+    return events(
+        random=Random(f"{run.seed}/events"),
+        run=run.name,
+        start=run.start,
+        rate=run.event_rate,
+        users=run.size.customers,
+        products=run.size.products,
+        faults=run.faults,
+    )
+
+
 def perform(
     steps: Iterable[Step],
     *,
     source: Source | None,
-    topic: PageViewTopic | None,
+    topics: Topics | None,
     stopping: threading.Event,
     done: Callable[[Step], None],
     paced: bool = True,
@@ -153,13 +211,14 @@ def perform(
     for step in steps:
         early = step.due_us / SECOND - (time.monotonic() - origin) if paced else 0.0
         if early > 0.001:  # shorter than a sleep is exact
-            if topic is not None:
-                topic.serve()
+            if topics is not None:
+                topics.serve()
             stopping.wait(early)
         if stopping.is_set():
             return
-        if isinstance(step, PageView):
-            if topic is None or not topic.send(step.key, step.value):
+        if isinstance(step, PageView | Event):
+            topic = step.topic if isinstance(step, Event) else TOPIC
+            if topics is None or not topics.send_to(topic, step.key, step.value):
                 return
         elif source is not None and not _applied(source, step, stopping):
             return

@@ -17,7 +17,7 @@ from tenacity import (
 )
 
 from deltaworks.errors import StackError
-from shop.orders import Action, Line, Shop
+from shop.orders import Action, Line, Profile, Shop
 from shop.transactions import is_done, write
 
 _LOCK = 7_304_711  # one simulator per database; any number that nobody else uses
@@ -53,7 +53,7 @@ class Source:
         connection = self._connected()
         with connection.transaction(), connection.cursor() as cursor:
             customers = cursor.execute(
-                "select customer_id, count(order_id) from customers left join orders using (customer_id)"
+                "select customer_id, count(order_id), tier, age from customers left join orders using (customer_id)"
                 " group by customer_id order by customer_id"
             ).fetchall()
             products = cursor.execute(
@@ -69,7 +69,8 @@ class Source:
             line = Line(product_id=product_id, quantity=quantity, price=price)
             open_orders[order_id] = (*open_orders.get(order_id, ()), line)
         return Shop(
-            orders_of=dict(customers),
+            orders_of={customer_id: orders for customer_id, orders, _, _ in customers},
+            profile_of={customer_id: Profile(tier=tier, age=age) for customer_id, _, tier, age in customers},
             price_of={product_id: price for product_id, price, _ in products},
             stock_of={product_id: quantity for product_id, _, quantity in products},
             open_orders=open_orders,

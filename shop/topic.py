@@ -1,7 +1,8 @@
-"""Sending page views to Kafka as an application does that may lose none: acknowledged by all, idempotent, bounded."""
+"""Sending events to Kafka as an application does that may lose none: acknowledged by all, idempotent, bounded."""
 
 import threading
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
@@ -18,17 +19,18 @@ from tenacity import (
 from deltaworks.errors import StackError
 
 TOPIC = "page_views"
+"""The topic of page views."""
 _POLL_EVERY = 1_000  # messages; a poll serves the reports of failed deliveries
 
 
-class PageViewTopic:
-    """A producer for one topic. `sent` counts what was handed to it and not refused."""
+class Topics:
+    """One producer for several topics. `sent` counts what was handed to it and not refused."""
 
     def __init__(
-        self, bootstrap: str, *, stopping: threading.Event, topic: str = TOPIC, patience_seconds: float = 120
+        self, bootstrap: str, *, topics: Collection[str], stopping: threading.Event, patience_seconds: float = 120
     ) -> None:
-        """Connect; raises StackError if the broker stays away for `patience_seconds` or has no such topic."""
-        self._bootstrap, self._topic, self._stopping = bootstrap, topic, stopping
+        """Connect; raises StackError if the broker stays away for `patience_seconds` or lacks one of the topics."""
+        self._bootstrap, self._stopping = bootstrap, stopping
         self._failed: KafkaError | None = None
         self._patience = patience_seconds
         self.sent = 0
@@ -49,10 +51,10 @@ class PageViewTopic:
                 "log_level": 2,  # lost connections are expected, and told by what follows from them
             },
         )
-        self._require_topic()
+        self._require(topics)
 
     def __enter__(self) -> Self:
-        """Return the connected topic."""
+        """Return the connected producer."""
         return self
 
     def __exit__(
@@ -64,14 +66,14 @@ class PageViewTopic:
         else:
             self._producer.flush(5)
 
-    def send(self, key: bytes, value: bytes) -> bool:
+    def send_to(self, topic: str, key: bytes, value: bytes) -> bool:
         """Queue a message, waiting while the queue is full; False if the simulator was stopped before there was room.
 
         Raises StackError when a message that was queued earlier could not be delivered.
         """
         while True:
             try:
-                self._producer.produce(self._topic, value, key)
+                self._producer.produce(topic, value, key)
             except BufferError:
                 self._producer.poll(0.05)
                 self._raise_failure()
@@ -94,10 +96,10 @@ class PageViewTopic:
         while left := self._producer.flush(1):
             self._raise_failure()
             if time.monotonic() > deadline:
-                raise self._lost(f"{left} page views were not acknowledged in {self._patience:g} s")
+                raise self._lost(f"{left} messages were not acknowledged in {self._patience:g} s")
         self._raise_failure()
 
-    def _require_topic(self) -> None:
+    def _require(self, topics: Collection[str]) -> None:
         retrying = Retrying(
             retry=retry_if_exception_type(KafkaException),
             wait=wait_exponential_jitter(multiplier=0.1, max=2),
@@ -107,18 +109,31 @@ class PageViewTopic:
         )
         try:
             # all topics: asking for one by name may create it, with the broker's defaults
-            topics = retrying(lambda: self._producer.list_topics(timeout=5).topics)
+            there = retrying(lambda: self._producer.list_topics(timeout=5).topics)
         except KafkaException as error:
             raise self._lost(f"no answer ({error.args[0].str()})") from None
-        if self._topic not in topics:
-            raise StackError(f"Kafka {self._bootstrap}", f'no topic "{self._topic}"', 'Run "deltaworks up"')
+        for topic in topics:
+            if topic not in there:
+                raise StackError(f"Kafka {self._bootstrap}", f'no topic "{topic}"', 'Run "deltaworks up"')
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error
 
     def _raise_failure(self) -> None:
         if self._failed is not None:
-            raise self._lost(f"a page view was not delivered ({self._failed.str()})")
+            raise self._lost(f"a message was not delivered ({self._failed.str()})")
 
     def _lost(self, finding: str) -> StackError:
         return StackError(f"Kafka {self._bootstrap}", finding, 'Run "deltaworks status"')
+
+
+class PageViewTopic(Topics):
+    """A producer of page views alone."""
+
+    def __init__(self, bootstrap: str, *, stopping: threading.Event, patience_seconds: float = 120) -> None:
+        """Connect, as `Topics` does."""
+        super().__init__(bootstrap, topics=(TOPIC,), stopping=stopping, patience_seconds=patience_seconds)
+
+    def send(self, key: bytes, value: bytes) -> bool:
+        """Queue a page view, as `send_to` does."""
+        return self.send_to(TOPIC, key, value)

@@ -77,6 +77,8 @@ def write(cursor: _Cursor, action: Action) -> None:
                 name=action.name,
                 email=action.email,
                 country=action.country,
+                tier=action.profile.tier,
+                age=action.profile.age,
                 created_at=action.at,
                 updated_at=action.at,
             )
@@ -84,9 +86,16 @@ def write(cursor: _Cursor, action: Action) -> None:
         case ChangeCustomer():
             _one(
                 cursor,
-                "update customers set email = %s, country = %s, updated_at = greatest(updated_at, %s)"
-                " where customer_id = %s",
-                (action.email, action.country, action.at, action.customer_id),
+                "update customers set email = %s, country = %s, tier = %s, age = %s,"
+                " updated_at = greatest(updated_at, %s) where customer_id = %s",
+                (
+                    action.email,
+                    action.country,
+                    action.profile.tier,
+                    action.profile.age,
+                    action.at,
+                    action.customer_id,
+                ),
             )
         case RemoveCustomer():
             _one(cursor, "delete from customers where customer_id = %s", (action.customer_id,))

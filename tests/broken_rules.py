@@ -1,4 +1,4 @@
-"""A copy of the shop whose suites can be broken and mended, and orders about what they refused."""
+"""A copy of a part of the shop whose suites can be broken and mended, and orders about what they refused."""
 
 import shutil
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 from deltaworks.control.commands import Command
 from deltaworks.settings import ROOT, Settings
+from shop.part import FIRST, part_of_shop
 from tests.flows import START, Log, Owner, carry_out
 
 WRONG_RULES = [
@@ -17,16 +18,12 @@ WRONG_RULES = [
 
 
 class Shop:
-    """A copy of the shop whose suites can be broken and mended."""
+    """A copy of a part of the shop whose suites can be broken and mended."""
 
     def __init__(self, folder: Path) -> None:
         """Copy what a project is made of."""
-        self.folder = folder
-        folder.mkdir()
-        for name in ("tables", "expectations", "shop"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("topics.toml", "deltaworks.toml"):
-            shutil.copy(ROOT / name, folder / name)
+        self.folder = part_of_shop(folder, *FIRST)
+        shutil.copytree(ROOT / "shop", folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
 
     def edit(self, suite: str, old: str, new: str) -> None:
         """Replace a text of a suite that is there once."""

@@ -27,6 +27,8 @@ from deltaworks.words.keeping import Aggregate, Append, Stateful
 from deltaworks.words.reading import Json
 
 Way = Literal["stream", "batch", "row by row"]
+SINGLE_MAX = 50
+"""With so many rows of an input and more in one step those that come together are several: each batch takes time."""
 Step = Batch | Literal["restart"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -67,7 +69,9 @@ def _steps(case: Case, way: Way) -> Iterator[Step]:
         if step == "restart" or way == "stream":
             yield step
         else:
-            yield from (Batch(rows={name: (row,)}) for name, rows in step.rows.items() for row in rows)
+            for name, rows in step.rows.items():
+                size = max(1, len(rows) // SINGLE_MAX)
+                yield from (Batch(rows={name: rows[at : at + size]}) for at in range(0, len(rows), size))
 
 
 class _Run:

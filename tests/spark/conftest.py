@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.session import open_session
 from deltaworks.settings import ROOT, AppSettings, Settings
+from shop.part import FIRST, part_of_shop
 from tests.chance import seeded
 from tests.proof.walk import Walk, Walks
 from tests.proof.workloads import WORKLOADS
@@ -24,6 +25,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Settings:
+    """Give settings of the shop's first tables with an empty lake of this test's own."""
+    return Settings.load(part_of_shop(tmp_path / "project", *FIRST), environment={}, data=tmp_path)
+
+
+@pytest.fixture
+def whole_shop(tmp_path: Path) -> Settings:
     """Give the shop's settings with an empty lake of this test's own."""
     return Settings.load(ROOT, environment={}, data=tmp_path)
 

@@ -14,7 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from deltaworks.engine.broker import Broker
 from deltaworks.settings import ROOT, Settings
+from shop.events import TOPICS
 from shop.evidence import TopicLog, make_page_views, open_database, parse_page_views
 from tests.running_stack import part, wait_until
 
@@ -54,9 +56,17 @@ def in_topic(settings: Settings, run: str, folder: Path) -> Counter[str]:
         return Counter(dict(database.execute(query, [f"{run}-"]).fetchall()))
 
 
+def messages_in(settings: Settings) -> Counter[str]:
+    """How many messages each of the other events' topics ever held."""
+    broker = Broker(bootstrap=settings.kafka, group="test.simulator")
+    edges = broker.edges(TOPICS)
+    broker.close()
+    return Counter({topic: sum(edge.high for edge in edges[topic].values()) for topic in TOPICS})
+
+
 def test_totals_are_what_is_in_kafka_though_the_broker_is_killed(services: Settings, tmp_path: Path) -> None:
-    """A kill -9 of the broker in the middle: each view arrives once, copies are those that were meant."""
-    run = uuid.uuid4().hex
+    """A kill -9 of the broker in the middle: each view and other event arrives once, copies are those meant."""
+    run, before = uuid.uuid4().hex, messages_in(services)
     process = started(services, "--run", run, "--rate", "1000", "--order-rate", "5", "--seconds", "8", *FAULTS)
     time.sleep(4)
     killed = part(services, "kafka").pid
@@ -71,6 +81,10 @@ def test_totals_are_what_is_in_kafka_though_the_broker_is_killed(services: Setti
     assert totals["views_sent"] + totals["malformed"] == 8_000
     assert len(seen) == totals["views_sent"]
     assert seen.total() == totals["views_sent"] + totals["duplicates"]
+    events = totals["events"]
+    assert sum(sent["sent"] + sent["malformed"] for sent in events.values()) == 4_000  # half of the views' rate
+    told = Counter({topic: sent["sent"] + sent["duplicates"] + sent["malformed"] for topic, sent in events.items()})
+    assert messages_in(services) - before == told
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -95,11 +109,23 @@ def test_a_stopped_simulator_delivers_what_it_counted(services: Settings, tmp_pa
 
 
 def test_a_backlog_is_made_without_the_database(services: Settings, tmp_path: Path) -> None:
-    """Tens of thousands of views at once, each in the topic once."""
-    run = uuid.uuid4().hex
+    """Tens of thousands of views at once, each in the topic once, and nothing else."""
+    run, before = uuid.uuid4().hex, messages_in(services)
 
     totals = ended(started(services, "--run", run, "--backlog", "50000"))
 
     seen = in_topic(services, run, tmp_path)
     assert totals["views_sent"] == len(seen) == seen.total() == 50_000
     assert totals["orders_placed"] == 0
+    assert messages_in(services) == before
+
+
+def test_other_events_can_be_sent_alone_or_left_out(services: Settings) -> None:
+    """Without page views there are none unless they are asked for; with page views they can be switched off."""
+    neither = ended(started(services, "--rate", "0", "--orders", "1"))
+    alone = ended(started(services, "--rate", "0", "--order-rate", "0", "--event-rate", "100", "--seconds", "2"))
+    off = ended(started(services, "--rate", "100", "--order-rate", "0", "--event-rate", "0", "--seconds", "2"))
+
+    sent = [sum(topic["sent"] for topic in totals["events"].values()) for totals in (neither, alone, off)]
+    assert sent == [0, 200, 0]
+    assert [totals["messages"] for totals in (neither, alone, off)] == [0, 0, 200]

@@ -13,6 +13,7 @@ from shop.orders import (
     ChangeCustomer,
     PayOrder,
     PlaceOrder,
+    Profile,
     RemoveCustomer,
     Restock,
     Shop,
@@ -101,6 +102,36 @@ def test_only_what_is_possible_is_planned() -> None:
 
     assert len(kinds) == 9, f"of nine kinds of actions only {kinds}"
     assert kinds[PayOrder] > kinds[CancelOrder] > 100
+
+
+def test_customers_become_premium_and_older_one_year_at_a_time() -> None:
+    """Everybody begins as basic and some tell no age; a change keeps both, upgrades, or adds a year; none goes back."""
+    profiles: dict[int, Profile] = {}
+    seen: Counter[str] = Counter()
+
+    for action in planned(20_000):
+        if isinstance(action, AddCustomer):
+            profile = action.profile
+            assert profile.tier == "basic"
+            assert profile.age is None or 18 <= profile.age <= 90
+            seen["age untold"] += profile.age is None
+        elif isinstance(action, ChangeCustomer):
+            before, profile = profiles[action.customer_id], action.profile
+            assert not (before.tier == "premium" and profile.tier == "basic")
+            if before.age is None or profile.age is None:
+                assert before.age is profile.age is None
+            else:
+                assert profile.age - before.age in {0, 1}
+                assert profile.age <= 90
+                seen["a year older"] += profile.age > before.age
+            seen["upgraded"] += profile.tier > before.tier
+            seen["as before"] += profile == before
+        else:
+            continue
+        profiles[action.customer_id] = profile
+
+    assert len(profiles) > 500
+    assert min(seen[what] for what in ("age untold", "a year older", "upgraded", "as before")) > 20, seen
 
 
 def test_a_shop_that_is_there_is_gone_on_with() -> None:

@@ -5,8 +5,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+import pytest
+
+from shop.events import TOPICS, Event
+from shop.faults import Faults
 from shop.orders import PlaceOrder, Shop, ShopSize
-from shop.page_views import Faults, PageView
+from shop.page_views import PageView
 from shop.simulator import Run, Step, Tally, backlog, timeline
 from shop.wellformed import page_view
 
@@ -48,6 +52,28 @@ def test_the_rate_of_page_views_does_not_change_the_orders() -> None:
 
     assert len(fast) > 100
     assert slow[: len(fast)] == fast
+
+
+@pytest.mark.parametrize("event_rate", [1, 300])
+def test_other_events_change_neither_page_views_nor_orders(event_rate: float) -> None:
+    """Each plan has its own source of chance, and other events count for no bound."""
+    run = replace(RUN, views_max=500, orders_max=60)
+
+    alone = list(timeline(run, Shop()))
+    together = list(timeline(replace(run, event_rate=event_rate), Shop()))
+
+    assert sum(isinstance(step, Event) for step in together) >= 10 * event_rate
+    assert [step for step in together if not isinstance(step, Event)] == alone
+    assert [step.due_us for step in together] == sorted(step.due_us for step in together)
+
+
+def test_other_events_end_with_the_run() -> None:
+    """Without page views and a shop, seconds are what ends them; at ten a second."""
+    steps = list(timeline(replace(RUN, rate=0, event_rate=10, seconds_max=30, faults=Faults()), None))
+
+    assert {type(step) for step in steps} == {Event}
+    assert len(steps) == 300
+    assert max(step.due_us for step in steps) < 30_000_000
 
 
 def test_a_run_ends_at_its_number_of_page_views() -> None:
@@ -97,6 +123,30 @@ def test_totals_add_up_to_what_was_sent() -> None:
     assert min(totals.duplicates, totals.late, totals.out_of_order, totals.malformed) > 0
     assert totals.orders_placed == counted(steps)["orders"] + 40
     assert totals.orders_paid > totals.orders_cancelled > 0
+
+
+def test_totals_tell_of_each_topic() -> None:
+    """Page views keep their sums beside other events, and each other topic has its own."""
+    run = replace(RUN, seconds_max=60)
+    plain, mixed = Tally(), Tally()
+
+    events = [step for step in timeline(replace(run, event_rate=200), Shop()) if isinstance(step, Event)]
+    for step in timeline(run, Shop()):
+        plain.add(step)
+    for step in timeline(replace(run, event_rate=200), Shop()):
+        mixed.add(step)
+
+    totals = mixed.totals(run)
+    assert replace(totals, events=plain.totals(run).events) == plain.totals(run)
+    assert set(totals.events) == set(TOPICS)
+    for topic, sent in totals.events.items():
+        kinds = Counter(event.kind for event in events if event.topic == topic)
+        assert sent.messages == kinds.total() == sent.sent + sent.duplicates + sent.malformed
+        assert sent.sent == kinds["event"] + kinds["out_of_order"] + kinds["late"]
+        told = (sent.duplicates, sent.out_of_order, sent.late, sent.malformed)
+        assert told == (kinds["copy"], kinds["out_of_order"], kinds["late"], kinds["malformed"])
+        assert min(told) > 0, topic
+    assert {sent.messages for sent in plain.totals(run).events.values()} == {0}
 
 
 def test_a_backlog_has_its_number_of_views_in_the_minutes_before_the_start() -> None:

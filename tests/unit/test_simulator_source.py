@@ -70,6 +70,22 @@ def test_the_schema_can_be_run_again_over_data(dsn: str, source: Source) -> None
     assert asked(dsn, "select id from heartbeat") == [(1,)]
 
 
+def test_a_database_of_before_tiers_and_ages_is_upgraded(dsn: str) -> None:
+    """Customers that were there are basic and of no known age; what the shop does not know is refused from then on."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("alter table customers drop column tier, drop column age")
+        connection.execute("insert into customers (name, email, country) values ('Ada', 'ada@example.com', 'NL')")
+
+    install(dsn)
+    install(dsn)
+
+    assert asked(dsn, "select tier, age from customers") == [("basic", None)]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for wrong in ("tier = 'gold'", "tier = null", "age = -1"):
+            with pytest.raises(psycopg.errors.IntegrityError):
+                connection.execute(f"update customers set {wrong}")  # type: ignore[call-overload,unused-ignore]  # texts of our own
+
+
 def test_what_was_planned_is_in_the_database(dsn: str, source: Source) -> None:
     """After a thousand actions the database is in the state that the plan worked out, sums included."""
     shop = Shop()
@@ -79,6 +95,8 @@ def test_what_was_planned_is_in_the_database(dsn: str, source: Source) -> None:
 
     assert source.state() == shop
     assert asked(dsn, "select count(*) from orders")[0][0] > 100
+    assert asked(dsn, "select count(*) from customers where tier = 'premium'")[0][0] > 0
+    assert asked(dsn, "select count(*) from customers where age is null")[0][0] > 0
     wrong = "select order_id from orders join order_lines l using (order_id) group by order_id, amount"
     assert asked(dsn, f"{wrong} having amount <> sum(l.quantity * l.price)") == []
 
@@ -113,7 +131,8 @@ def test_ids_of_deleted_customers_are_not_given_again(dsn: str, source: Source) 
     source.apply(RemoveCustomer(due_us=0, at=START, customer_id=newest))
 
     assert asked(dsn, f"select count(*) from customers where customer_id = {newest}") == [(0,)]
-    assert source.state() == replace(shop, orders_of={customer: 0 for customer in shop.orders_of if customer != newest})
+    left = {customer: profile for customer, profile in shop.profile_of.items() if customer != newest}
+    assert source.state() == replace(shop, orders_of=dict.fromkeys(left, 0), profile_of=left)
     assert source.state().next_customer_id == newest + 1
 
 

@@ -1,11 +1,5 @@
 """Keys of a table that are computed again: their rows take the place of those that were there, vanished ones go."""
 
-from collections.abc import Collection
-from datetime import date, datetime
-from functools import reduce
-from operator import or_
-from typing import Any
-
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,7 +11,7 @@ from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Progress
 
 KEYS_LISTED_MAX = 1_000
-"""Up to so many values of a single key are written into the filter, where Spark pushes them furthest."""
+"""Up to so many keys are written into the filter, where Spark pushes them furthest: below what may raise for others."""
 
 
 def replace_keys(
@@ -28,19 +22,17 @@ def replace_keys(
     computed: DataFrame,
     *,
     keys: pa.Table | None,
-    parts: Collection[pa.Table] = (),
     counts: Counts,
     unfit: pa.Table | None = None,
 ) -> None:
     """Commit the rows of these keys (None: of all) out of what was computed, as the batch in hand of `progress`.
 
-    `parts`: values of some of the key columns; the rows that have them belong to it too. `unfit`: keys that are not
-    computed, and whose rows go.
+    `unfit`: keys that are not computed, and whose rows go.
     """
     table = progress.table
     computed = computed.select(*table.schema.names)
     if keys is not None:
-        computed = only(spark, computed, keys, *parts)
+        computed = only(spark, computed, keys)
     if unfit is not None and unfit.num_rows:
         computed = only(spark, computed, unfit, how="left_anti")
     with result_of(declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
@@ -54,20 +46,40 @@ def replace_keys(
     progress.committed()
 
 
-def only(spark: SparkSession, computed: DataFrame, *keys: pa.Table, how: str = "left_semi") -> DataFrame:
-    """The rows that have one of these keys, of whatever columns they are; with `how` left_anti all others."""
-    listed, joined = list[pa.Table](), list[pa.Table]()
-    for wanted in keys:
-        (listed if _listable(wanted) else joined).append(wanted)
-    if len(joined) == 1 and not any(wanted.num_rows for wanted in listed):
-        return _join(spark, computed, joined[0], how=how)
-    names, found = computed.columns, reduce(or_, [_listed(wanted) for wanted in listed], F.lit(False))
-    for at, wanted in enumerate(joined):
-        flag = f"_wanted_{at}"
-        computed = _join(spark, computed, wanted, how="left", flag=flag)
-        found = found | F.col(flag).isNotNull()
-    # a null key is none of the listed ones
-    return computed.where(found if how == "left_semi" else ~F.coalesce(found, F.lit(False))).select(*names)
+def only(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str = "left_semi") -> DataFrame:
+    """The rows of these keys, or with `how` left_anti those of all others."""
+    names = keys.column_names
+    if keys.num_rows <= KEYS_LISTED_MAX:
+        listed = _listed(keys, [computed.schema[name].dataType.simpleString() for name in names])
+        # a null key is none of them
+        return computed.where(listed if how == "left_semi" else ~F.coalesce(listed, F.lit(False)))
+    wanted = F.broadcast(spark.createDataFrame(keys))
+    return computed.alias("c").join(
+        wanted.alias("w"), [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in names], how
+    )
+
+
+def _listed(keys: pa.Table, types: list[str]) -> Column:
+    """Whether a row has one of these keys, as one text: a call for each value would take seconds."""
+    if not keys.num_rows:
+        return F.lit(False)
+    literals = [_literals(keys[name], kind) for name, kind in zip(keys.column_names, types, strict=True)]
+    names = [f"`{name}`" for name in keys.column_names]
+    if len(names) == 1 and not keys.column(0).null_count:  # files are left out by their statistics
+        return F.expr(f"{names[0]} in ({', '.join(literals[0])})")
+    wanted = ", ".join(f"struct({', '.join(key)})" for key in zip(*literals, strict=True))  # nulls are equal in structs
+    return F.expr(f"struct({', '.join(names)}) in ({wanted})")
+
+
+def _literals(values: pa.ChunkedArray, kind: str) -> list[str]:
+    if pa.types.is_binary(values.type):
+        return [f"cast(null as {kind})" if value is None else f"unhex('{value.hex()}')" for value in values.to_pylist()]
+    texts = values.cast(pa.string()).to_pylist()  # in hexadecimal: whatever is in them ends no literal
+    return [f"cast({'null' if text is None else _text(text)} as {kind})" for text in texts]
+
+
+def _text(text: str) -> str:
+    return f"cast(unhex('{text.encode().hex()}') as string)"
 
 
 def semi(rows: pa.Table, keys: pa.Table) -> pa.Table:
@@ -76,25 +88,6 @@ def semi(rows: pa.Table, keys: pa.Table) -> pa.Table:
     wanted = set(zip(*(keys[name].to_pylist() for name in names), strict=True))
     mine = zip(*(rows[name].to_pylist() for name in names), strict=True)
     return rows.filter(pa.array([key in wanted for key in mine], pa.bool_()))
-
-
-def _listable(keys: pa.Table) -> bool:
-    few: bool = keys.num_rows <= KEYS_LISTED_MAX and keys.column(0).null_count == 0
-    return keys.num_columns == 1 and few
-
-
-def _listed(keys: pa.Table) -> Column:
-    values = [_exactly(value) for value in keys.column(0).to_pylist()]
-    return F.col(keys.column_names[0]).isin(values)
-
-
-def _join(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str, flag: str | None = None) -> DataFrame:
-    wanted = spark.createDataFrame(keys).alias("w")
-    if flag is not None:
-        wanted = wanted.withColumn(flag, F.expr("true")).alias("w")
-    same = [F.col(f"c.{name}").eqNullSafe(F.col(f"w.{name}")) for name in keys.column_names]
-    joined = computed.alias("c").join(F.broadcast(wanted), same, how)
-    return joined if flag is None else joined.select("c.*", f"w.{flag}")
 
 
 def _with_vanished(result: pa.Table, keys: pa.Table | None) -> pa.Table:
@@ -137,13 +130,3 @@ def _merge(declared: Declared, names: list[str], *, whole: bool) -> Merge:
     if whole:
         clauses.append(Clause(on="not matched by source", act="delete", when=None, set={}))
     return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))
-
-
-def _exactly(value: Any) -> Any:
-    """A value as Spark's literal: PySpark's own of dates and times go through a calendar that changed in 1582."""
-    match value:
-        case datetime():
-            return F.expr(f"timestamp'{value.isoformat()}'")
-        case date():
-            return F.expr(f"date'{value.isoformat()}'")
-    return value

@@ -37,8 +37,7 @@ from deltaworks.errors import LakeError
 class Touched:
     """Keys to recompute; `keys` None means all of them.
 
-    `parts`: values of some of the key columns. All keys that have them are recomputed too: those that the view has are
-    among `keys`, those that it will have are found by computing.
+    `parts`: values of some of the key columns; all keys that have them are recomputed too.
     """
 
     keys: pa.Table | None
@@ -46,9 +45,9 @@ class Touched:
     parts: tuple[pa.Table, ...] = ()
 
     @property
-    def nothing(self) -> bool:
-        """Whether no key is touched."""
-        return self.keys is not None and not self.keys.num_rows and not self.parts
+    def no_key(self) -> bool:
+        """Whether there is no whole key."""
+        return self.keys is not None and not self.keys.num_rows
 
 
 class ViewWriter:
@@ -101,11 +100,16 @@ class ViewWriter:
     ) -> Counts:
         """Replace the touched keys but those that cannot be computed; says what came of the changes."""
         counts = Counts(read=touched.changes, taken=touched.changes)
-        if touched.nothing:
+        if touched.no_key and not touched.parts:
             self.progress.remember(counts)
             return counts
         inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
         computed = self.transform(**by_short_name(inputs)).select(*self.table.schema.names)
+        if touched.parts:
+            touched = self._whole(touched, computed, committer.arrow_bytes_max)
+            if touched.no_key:
+                self.progress.remember(counts)
+                return counts
 
         def attempt(keys: pa.Table) -> None:
             evaluate(only(spark, computed, keys))
@@ -121,7 +125,8 @@ class ViewWriter:
             return self._replace(spark, committer, computed, touched, counts, before)
         except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
             with self.fitting.search(error):
-                self._leave_out_more(self._candidates(touched, inputs, computed), attempt, error)
+                keys = self._every_key(inputs, computed) if touched.keys is None else touched.keys
+                self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
@@ -158,22 +163,16 @@ class ViewWriter:
             raise error
         attempt(there)
 
-    def _candidates(self, touched: Touched, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
-        """The touched keys, also those that the view does not have yet; None if they are too many."""
-        if touched.keys is not None and not touched.parts:
-            return touched.keys
-        names = self.key_schema.names
-        if touched.keys is not None:
-            found = collected(only(computed.sparkSession, computed.select(*names), *touched.parts).distinct())
-            return None if found is None else self._distinct([touched.keys, self._keys(found)])
+    def _every_key(self, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
+        """The keys that the inputs' rows map to; None if they are too many."""
         every = list[pa.Table]()
         for name, rows in inputs.items():
             keys = self._keys_of(name, rows)
             if keys is None:
                 return None
             every += keys
-        if any(keys.column_names != names for keys in every):
-            found = collected(computed.select(*names).distinct())
+        if any(keys.column_names != self.key_schema.names for keys in every):
+            found = collected(computed.select(*self.key_schema.names).distinct())
             return None if found is None else self._keys(found)
         return self._distinct(every)
 
@@ -198,11 +197,26 @@ class ViewWriter:
             keys += found
         whole = [one for one in keys if one.column_names == self.key_schema.names]
         parts = tuple(one for one in keys if one.column_names != self.key_schema.names and one.num_rows)
-        try:
-            there = self._with(parts, bytes_max) if parts else []
-        except TooMuchError:
-            return Touched(None, changes)
-        return Touched(self._distinct([*whole, *there]), changes, parts)
+        return Touched(self._distinct(whole), changes, parts)
+
+    def _whole(self, touched: Touched, computed: DataFrame, bytes_max: int) -> Touched:
+        """The same with all keys that have the values of the parts: those that the view has, leaves out, and will have.
+
+        Whole keys alone are what rows that cannot be computed are told apart by.
+        """
+        names, found = self.key_schema.names, [touched.keys]
+        out = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
+        for part in touched.parts:
+            fields = [ds.field(name).isin(part[name].unique()) for name in part.column_names]
+            try:
+                there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
+            except TooMuchError:
+                return Touched(None, touched.changes)
+            come = collected(only(computed.sparkSession, computed.select(*names), part).distinct())
+            if come is None:
+                return Touched(None, touched.changes)
+            found += [semi(there, part), semi(out, part), self._keys(come)]
+        return Touched(self._distinct(found), touched.changes)
 
     def _keys_of(self, name: str, rows: DataFrame) -> list[pa.Table] | None:
         """What `keys_from` maps rows of an input to; None if that is too much."""
@@ -244,9 +258,8 @@ class ViewWriter:
         more = len(self.progress.unfit) - before
         counts += Counts(taken=-more, refused=more)
         replace_keys(
-            self.declared, self.progress, spark, committer, computed, keys=touched.keys, parts=touched.parts,
-            counts=counts, unfit=unfit,
-        )  # fmt: skip
+            self.declared, self.progress, spark, committer, computed, keys=touched.keys, counts=counts, unfit=unfit
+        )
         return counts
 
 

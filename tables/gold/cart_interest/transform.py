@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 def transform(cart_events: DataFrame) -> DataFrame:
     """Count what was done with each product."""
-    done = cart_events.where("refused is null and product_id is not null")
+    done = cart_events.where("refused is null and quantity is not null")
     return done.groupBy(F.to_date("at").alias("day"), "product_id").agg(
         F.count_if(F.col("command") == "add").alias("added"),
         F.count_if(F.col("command") == "remove").alias("removed"),

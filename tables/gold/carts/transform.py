@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 def transform(cart_events: DataFrame) -> DataFrame:
     """Fold the events of each cart: of every product the last event says how many pieces are there."""
     done = cart_events.where("refused is null")
-    lines = done.where("product_id is not null").groupBy("cart_id", "product_id")
+    lines = done.where("quantity is not null").groupBy("cart_id", "product_id")
     left = lines.agg(F.max_by("quantity", F.struct("at", "command_id")).alias("quantity")).where("quantity > 0")
     entries = F.array_sort(F.collect_list(F.struct("product_id", "quantity")))
     held = left.groupBy("cart_id").agg(

@@ -11,7 +11,10 @@ def transform(product_clicks: DataFrame, customers: DataFrame) -> DataFrame:
         & (F.col("c.valid_from") <= F.col("k.clicked_at"))
         & (F.col("c.valid_to").isNull() | (F.col("c.valid_to") > F.col("k.clicked_at")))
     )
-    joined = product_clicks.alias("k").join(customers.alias("c"), held, "left")
+    # a copy of a click may come after silver has forgotten the first one
+    first = F.min(F.struct("clicked_at", "url")).alias("first")
+    clicks = product_clicks.groupBy("user_id", "click_id").agg(first).select("user_id", "click_id", "first.*")
+    joined = clicks.alias("k").join(customers.alias("c"), held, "left")
     clicked = [f"k.{name}" for name in ("user_id", "click_id", "clicked_at", "url")]
     return joined.select(*clicked, *(f"c.{name}" for name in ("country", "tier", "age")))
 

@@ -9,7 +9,7 @@ TABLE = Table(
     columns=(
         Column("minute", "timestamp", null=False, doc="Start of the minute of arrival, UTC."),
         Column("views", "bigint", null=False, doc="Views that came in that minute."),
-        Column("delay_seconds", "bigint", null=False, doc="Sum of the whole seconds between view and arrival."),
+        Column("delay_seconds", "bigint", null=False, doc="Sum of arrival minus view, both cut to whole seconds."),
     ),
     event_time="minute",
     owner="web analytics",

@@ -8,4 +8,4 @@ def transform(api_requests: DataFrame) -> DataFrame:
     """Count the requests of the first six of ten minutes; those of the other four belong to no window."""
     windowed = api_requests.withColumn("w", F.window("requested_at", "10 minutes"))
     sampled = windowed.where(F.col("requested_at") < F.col("w.start") + F.expr("interval 6 minutes"))
-    return sampled.groupBy(F.col("w.start").alias("since")).agg(F.count("*").alias("requests"))
+    return sampled.groupBy("w").agg(F.count("*").alias("requests")).select(F.col("w.start").alias("since"), "requests")

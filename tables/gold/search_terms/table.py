@@ -10,7 +10,7 @@ TABLE = Table(
         Column("day", "date", null=False, doc="Day of the search, UTC."),
         Column("term", "string", null=False, doc="What was searched for."),
         Column("searches", "bigint", null=False, doc="How often."),
-        Column("clicked", "bigint", null=False, doc="How often a result was clicked within an hour."),
+        Column("clicked", "bigint", null=False, doc="Of these, how many had a click on a result within an hour."),
         Column("rate", "double", null=False, doc="Click-through rate: clicked / searches."),
     ),
     event_time="day",

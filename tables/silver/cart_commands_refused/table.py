@@ -5,7 +5,7 @@ from deltaworks.words import Column, Table, view
 TABLE = Table(
     app="shop",
     reads="silver.cart_events",
-    kept_as=view(keys=("command_id",)),
+    kept_as=view(keys=("cart_id", "at", "command_id")),
     columns=(
         Column("command_id", "string", null=False, doc="The command."),
         Column("cart_id", "string", null=False, doc="The cart."),

@@ -10,4 +10,4 @@ def transform(cart_events: DataFrame) -> DataFrame:
 
 def keys_from(cart_events: DataFrame) -> DataFrame:
     """The command itself."""
-    return cart_events.select("command_id")
+    return cart_events.select("cart_id", "at", "command_id")

@@ -14,7 +14,7 @@ TABLE = Table(
         Column("user_id", "bigint", null=False, doc="Whose cart it is."),
         Column("command", "string", null=False, doc="add, remove, change_quantity or check_out."),
         Column("product_id", "bigint", doc="Which product."),
-        Column("quantity", "int", doc="Pieces of the product that are in the cart after it; null if it was refused."),
+        Column("quantity", "int", doc="Pieces of it in the cart after the command; null if refused or a check out."),
         Column("refused", "string", doc="Why it could not be done; null if it was done."),
     ),
     event_time="at",

@@ -1,0 +1,179 @@
+"""Views whose `keys_from` says only a part of the key, or several: they are what a computation of all rows gives."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks.settings import Settings
+from tests.chance import seeded
+from tests.flows import Log, Owner, Record
+from tests.tiny_project import Project
+
+NOTES_TABLE = '''"""Notes with their writer as she is now. One row per note of somebody who is known or not."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads=("silver.notes", "silver.members"),
+    kept_as=view(keys=("member_id", "note_id")),
+    columns=(
+        Column("member_id", "bigint", doc="Who wrote it, if known."),
+        Column("note_id", "string", null=False, doc="The note."),
+        Column("city", "string", doc="Where she lives now."),
+        Column("share", "double", doc="Words per euro of her dues: not to be computed where she pays none."),
+    ),
+    owner="tests",
+)
+'''
+NOTES_TRANSFORM = '''"""Notes joined with members."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(notes: DataFrame, members: DataFrame) -> DataFrame:
+    """Put the writer beside each note."""
+    joined = notes.join(members.select("member_id", "city", "dues"), "member_id", "left")
+    return joined.select("member_id", "note_id", "city", (F.col("words") / F.col("dues").cast("double")).alias("share"))
+
+
+def keys_from(notes: DataFrame | None = None, members: DataFrame | None = None) -> DataFrame:
+    """A note touches itself, a member all her notes."""
+    if notes is not None:
+        return notes.select("member_id", "note_id")
+    assert members is not None
+    return members.select("member_id")
+'''
+PAIRS_TABLE = '''"""Members who live in the same city. One row per member and other member."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.members",
+    kept_as=view(keys=("member_id", "other_id")),
+    columns=(
+        Column("member_id", "bigint", null=False, doc="One ..."),
+        Column("other_id", "bigint", null=False, doc="... and the other."),
+        Column("city", "string", null=False, doc="Where both live."),
+    ),
+    owner="tests",
+)
+'''
+PAIRS_TRANSFORM = '''"""Members to pairs."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(members: DataFrame) -> DataFrame:
+    """Join members with those of the same city."""
+    others = members.select(F.col("member_id").alias("other_id"), "city")
+    return members.join(others, "city").where("member_id <> other_id").select("member_id", "other_id", "city")
+
+
+def keys_from(members: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """All pairs with a changed member, on either side."""
+    touched = members.select("member_id")
+    return touched, touched.select(F.col("member_id").alias("other_id"))
+'''
+VIEWS = ("gold.notes_with_members", "gold.neighbours")
+CITIES, MEMBERS, NOTES = ("Rome", "Oslo", "Bonn"), 6, 40
+Member = tuple[str, int]
+
+
+def with_views(folder: Path) -> Project:
+    """A project with both views, over members that a database reports."""
+    copy = Project(folder)
+    declaration = "tables/silver/members/table.py"
+    copy.edit(
+        declaration, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="public.members")'
+    )
+    copy.edit(declaration, "Table, json, latest", "Table, debezium, latest")
+    made = {"notes_with_members": (NOTES_TABLE, NOTES_TRANSFORM), "neighbours": (PAIRS_TABLE, PAIRS_TRANSFORM)}
+    for name, (table, transform) in made.items():
+        copy.write(f"tables/gold/{name}/table.py", table)
+        copy.write(f"tables/gold/{name}/transform.py", transform)
+        copy.write(f"tables/gold/{name}/cases/none.yml", "doc: None.\ngiven: {silver.members: []}\nthen: {rows: []}\n")
+        copy.write(f"expectations/gold/{name}.yml", "waived: made by a test\n")
+    for silver in ("members", "notes"):
+        copy.delete(f"tables/silver/{silver}/cases")
+        copy.write(
+            f"tables/silver/{silver}/cases/none.yml", "doc: None.\ngiven: {bronze.letters: []}\nthen: {rows: []}\n"
+        )
+    return copy
+
+
+def change(number: int, member: Member | None, sequence: int) -> Record:
+    """A change of a member: what she is now, or that she left."""
+    source = {"schema": "public", "table": "members", "lsn": sequence, "snapshot": "false", "ts_us": 10**15 + sequence}
+    key = {"member_id": number}
+    after = None if member is None else {**key, "name": "A", "city": member[0], "dues": f"{member[1]}", "joined": None}
+    value = {"before": None, "after": after, "source": source, "op": "d" if member is None else "u"}
+    return Record(topic="members", key=json.dumps(key).encode(), value=json.dumps(value).encode())
+
+
+def note(number: int, writer: int | None, words: int) -> Record:
+    """A note, whoever wrote it."""
+    event = {"note_id": f"n{number}", "written_at": 1_795_168_800_000, "member_id": writer, "words": words}
+    return Record(topic="notes", value=json.dumps(event).encode())
+
+
+def random_records(chance: Random) -> tuple[list[Record], dict[int, Member], list[tuple[str, int | None, int]]]:
+    """Records of both topics in some order, and what they come to."""
+    records, members, notes = list[Record](), dict[int, Member](), list[tuple[str, int | None, int]]()
+    for at in range(NOTES):
+        # the first can be computed: where nothing can, the table is set aside
+        writer, words = chance.choice([None, *range(MEMBERS + 1)]) if at else None, chance.randint(1, 9)
+        notes.append((f"n{at}", writer, words))
+        records.append(note(at, writer, words))
+        if chance.random() < 0.5:
+            number = chance.randrange(MEMBERS)
+            gone = number in members and chance.random() < 0.3
+            member = None if gone else (chance.choice(CITIES), chance.choice((0, 1, 2)))
+            records.append(change(number, member, at + 1))
+            if member is None:
+                del members[number]
+            else:
+                members[number] = member
+    return records, members, notes
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_parts_of_keys_touch_all_rows_that_have_them(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """Whatever the order, the cuts and the restarts: notes of members who pay nothing are left out until they pay."""
+    chance, folder = seeded(), with_views(tmp_path / "project").folder
+    settings = Settings.load(folder, environment={}, data=tmp_path / "data")
+    read = {"bronze.letters", "silver.members", "silver.notes", *VIEWS}
+    owner = Owner(spark, settings, "tiny", only=read, path="auto")
+    records, members, notes = random_records(chance)
+    log, cuts = Log(), sorted(chance.sample(range(1, len(records)), 4 if path == "auto" else 1))
+    for at, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(records)], strict=True)):
+        log.send(records[low:high])
+        owner.take(log.batch())
+        if at == 0:  # from here on: a table that is made by Spark from the start tells little of what changes it
+            owner.path = path
+        if chance.random() < 0.5 or at == 0:
+            owner.start()
+    owner.turn()
+
+    nobody: tuple[None, None] = (None, None)
+    joined = [
+        (writer, name, *(nobody if writer is None else members.get(writer, nobody)), words)
+        for name, writer, words in notes
+    ]
+    expected = {
+        (writer, name, city, None if dues is None else words / dues)
+        for writer, name, city, dues, words in joined
+        if dues != 0
+    }
+    assert {(r["member_id"], r["note_id"], r["city"], r["share"]) for r in owner.rows(VIEWS[0])} == expected
+    pairs = {(a, b, members[a][0]) for a in members for b in members if a != b and members[a][0] == members[b][0]}
+    assert {(r["member_id"], r["other_id"], r["city"]) for r in owner.rows(VIEWS[1])} == pairs
+    left_out = owner.flow.inputs[VIEWS[0]].table.entry.position.unfit
+    assert len(left_out) == sum(dues == 0 for *_, dues, _ in joined)
+    assert owner.verdicts() == {"ok"}
