@@ -1,7 +1,8 @@
 """What Kafka, Postgres and the lake hold, copied into one DuckDB database, which spills to disk beyond its memory."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +14,23 @@ from deltalake import DeltaTable, QueryBuilder
 
 from deltaworks.errors import StackError
 from shop.comparison import quoted
-from shop.wellformed import page_view
+from shop.wellformed import FIELDS, Field, event
 
 _CHUNK = 20_000  # messages at a time, some 6 MB
+_FETCH_SECONDS = 0.1  # waited for a chunk that does not fill, once or twice for each topic
 _SILENCE_SECONDS = 30.0  # a broker on this machine answers sooner
 
-LOG_COLUMNS = {"partition": "integer", "offset": "bigint", "key": "blob", "value": "blob"}
-VIEW_COLUMNS = {
-    "event_id": "varchar",
-    "event_time": "timestamptz",
-    "user_id": "bigint",
-    "session_id": "varchar",
-    "page": "varchar",
-    "referrer": "varchar",
-}
 _PLACE = {"partition": "integer", "offset": "bigint"}
-_LOG_SCHEMA = pa.schema(
-    [("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())]
-)
-_VIEW_SCHEMA = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("event_id", pa.string()),
-        ("event_time", pa.timestamp("us", "UTC")),
-        ("user_id", pa.int64()),
-        ("session_id", pa.string()),
-        ("page", pa.string()),
-        ("referrer", pa.string()),
-    ]
-)
+LOG_COLUMNS = {**_PLACE, "timestamp": "timestamptz", "key": "blob", "value": "blob"}
+_ARROW = {
+    "boolean": pa.bool_(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "varchar": pa.string(),
+    "blob": pa.binary(),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "decimal(12, 2)": pa.decimal128(12, 2),
+}
 
 
 def open_database(folder: Path) -> duckdb.DuckDBPyConnection:
@@ -65,8 +53,17 @@ def insert(database: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | pa.
     database.unregister("arrow_rows")
 
 
+def insert_rows(
+    database: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Add rows of Python values, which come in the order of these columns."""
+    left = iter(rows)
+    while piece := list(islice(left, _CHUNK)):
+        insert(database, table, _table(piece, _schema(columns)))
+
+
 class TopicLog:
-    """A topic as a table (partition, offset, key, value), read on from where the last reading ended."""
+    """A topic as a table (partition, offset, timestamp, key, value), read on from where the last reading ended."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, *, bootstrap: str, topic: str, table: str) -> None:
         """Find the partitions; raises StackError if the broker does not answer or has no such topic."""
@@ -103,7 +100,7 @@ class TopicLog:
         missing = {number for number, high in highs.items() if high > self.ends[number]}
         heard = time.monotonic()
         while missing:
-            messages = self._consumer.consume(_CHUNK, 0.5)  # it waits as long if there are fewer
+            messages = self._consumer.consume(_CHUNK, _FETCH_SECONDS)
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENCE_SECONDS:
@@ -117,7 +114,7 @@ class TopicLog:
         self._consumer.close()
 
     def _rows(self, messages: Sequence[Message], highs: Mapping[int, int], missing: set[int]) -> pa.Table:
-        columns: list[list[Any]] = [[], [], [], []]
+        columns: list[list[Any]] = [[] for _ in LOG_COLUMNS]
         for message in messages:
             error, number, offset = message.error(), message.partition(), message.offset()
             assert number is not None
@@ -125,57 +122,85 @@ class TopicLog:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public spelling
                 raise StackError(self._place, error.str(), 'Run "deltaworks status"')
             if error is None:
-                for column, value in zip(columns, (number, offset, message.key(), message.value()), strict=True):
+                _, milliseconds = message.timestamp()
+                values = (number, offset, milliseconds * 1_000, message.key(), message.value())
+                for column, value in zip(columns, values, strict=True):
                     column.append(value)
                 offset += 1
             self.ends[number] = max(self.ends[number], offset)
             if self.ends[number] >= highs[number] or error is not None:
                 missing.discard(number)
-        return pa.table(columns, schema=_LOG_SCHEMA)
+        return pa.table(columns, schema=_schema(LOG_COLUMNS))
 
     def _watermarks(self, number: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), _SILENCE_SECONDS)
         return low, high
 
 
-def parse_page_views(database: duckdb.DuckDBPyConnection, rows: pa.Table, *, wellformed: str, malformed: str) -> None:
-    """Sort page views into two tables: their fields, or only their place. A message without value is neither."""
-    views: list[tuple[object, ...]] = []
+def parse_events(
+    database: duckdb.DuckDBPyConnection,
+    rows: pa.Table,
+    fields: Mapping[str, Field],
+    *,
+    wellformed: str,
+    malformed: str,
+) -> None:
+    """Sort events into two tables: their place, time and fields, or only their place. No value: they are neither."""
+    events: list[tuple[object, ...]] = []
     places: list[tuple[int, int]] = []
-    coordinates = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-    for place, value in zip(coordinates, rows["value"].to_pylist(), strict=True):
+    for number, offset, arrived, value in zip(
+        *(rows[name].to_pylist() for name in ("partition", "offset", "timestamp", "value")), strict=True
+    ):
         if value is None:
             continue
-        view = page_view(value)
-        if view is None:
-            places.append(place)
+        found = event(value, fields)
+        if found is None:
+            places.append((number, offset))
         else:
-            views.append((*place, *view))
-    insert(database, wellformed, _table(views, _VIEW_SCHEMA))
-    insert(database, malformed, _table(places, pa.schema([_LOG_SCHEMA.field(0), _LOG_SCHEMA.field(1)])))
+            events.append((number, offset, arrived, *found))
+    insert_rows(database, wellformed, _parsed(fields), events)
+    insert_rows(database, malformed, _PLACE, places)
 
 
-def make_page_views(database: duckdb.DuckDBPyConnection, *, wellformed: str, malformed: str) -> None:
-    """Make the tables that `parse_page_views` fills."""
-    make(database, wellformed, _PLACE | VIEW_COLUMNS)
+def make_events(
+    database: duckdb.DuckDBPyConnection, fields: Mapping[str, Field], *, wellformed: str, malformed: str
+) -> None:
+    """Make the tables that `parse_events` fills."""
+    make(database, wellformed, _parsed(fields))
     make(database, malformed, _PLACE)
 
 
+def _parsed(fields: Mapping[str, Field]) -> dict[str, str]:
+    return {**_PLACE, "timestamp": "timestamptz"} | {name: field.kind for name, field in fields.items()}
+
+
+def parse_page_views(database: duckdb.DuckDBPyConnection, rows: pa.Table, *, wellformed: str, malformed: str) -> None:
+    """`parse_events` of page views."""
+    parse_events(database, rows, FIELDS["page_views"], wellformed=wellformed, malformed=malformed)
+
+
+def make_page_views(database: duckdb.DuckDBPyConnection, *, wellformed: str, malformed: str) -> None:
+    """`make_events` of page views."""
+    make_events(database, FIELDS["page_views"], wellformed=wellformed, malformed=malformed)
+
+
 def copy_postgres(
-    database: duckdb.DuckDBPyConnection, *, dsn: str, tables: Mapping[str, tuple[str, pa.Schema]]
+    database: duckdb.DuckDBPyConnection, *, dsn: str, tables: Mapping[str, tuple[str, Mapping[str, str]]]
 ) -> None:
-    """Fill tables with the results of queries, all of one moment; raises StackError if Postgres does not answer."""
+    """Fill tables with the results of queries, all of one moment; raises StackError if Postgres does not answer.
+
+    `tables` says of each the query and the columns, in the query's order.
+    """
     try:
         with psycopg.connect(dsn, connect_timeout=10) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.execute("set timezone = 'UTC'")
-            for table, (query, schema) in tables.items():
-                database.execute(f"delete from {table}")  # noqa: S608  # our own names
-                with connection.cursor(name=table) as cursor:  # a server-side cursor: the table may be large
+            for number, (table, (query, columns)) in enumerate(tables.items()):
+                make(database, table, columns)
+                with connection.cursor(name=f"copy_{number}") as cursor:  # a server-side cursor: the table may be large
                     cursor.itersize = _CHUNK
                     cursor.execute(query)
-                    while rows := cursor.fetchmany(_CHUNK):
-                        insert(database, table, _table(rows, schema))
+                    insert_rows(database, table, columns, cursor)
     except psycopg.OperationalError as error:
         finding = str(error).strip().splitlines()[-1]
         raise StackError("Postgres, the shop's database", finding, 'Run "deltaworks status"') from None
@@ -211,7 +236,7 @@ class LakeTable:
     def batches(self, columns: Sequence[str], *, where: str) -> Iterator[pa.Table]:
         """Yield the rows in pieces."""
         for batch in self._select(quoted(columns), where):
-            yield pa.Table.from_batches([batch]).cast(pa.schema([_LOG_SCHEMA.field(name) for name in columns]))
+            yield pa.Table.from_batches([batch]).cast(_schema({name: LOG_COLUMNS[name] for name in columns}))
 
     def _select(self, selection: str, where: str) -> pa.RecordBatchReader:
         assert self._table is not None
@@ -220,6 +245,10 @@ class LakeTable:
         return pa.RecordBatchReader.from_stream(found)
 
 
+def _schema(columns: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
+
+
 def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    columns = list(zip(*rows, strict=True))
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)

@@ -1,10 +1,13 @@
 """A project with some of the shop's tables, for who measures or tests these alone: each more makes a turn dearer."""
 
+import re
 import shutil
 from pathlib import Path
 
 from deltaworks import catalog
 from deltaworks.settings import ROOT
+from deltaworks.words.keeping import Raw
+from deltaworks.words.reading import Json
 
 FIRST = ("gold.page_views_per_minute", "gold.user_sessions", "gold.daily_orders", "silver.customers")
 """One of each kind that is no join: with what they are made from, eight tables."""
@@ -24,6 +27,22 @@ def part_of_shop(folder: Path, *tables: str) -> Path:
         shutil.copytree(ROOT / "tables" / path, folder / "tables" / path, ignore=ignored)
         (folder / "expectations" / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "expectations" / f"{path}.yml", folder / "expectations" / f"{path}.yml")
+    for name in found:
+        if isinstance(declared[name].table.kept_as, Raw):
+            read = {reads.topic for one in found if isinstance(reads := declared[one].table.reads, Json)}
+            _narrow(
+                folder / "tables" / Path(*name.split(".")) / "table.py", [t for t in declared[name].topics if t in read]
+            )
     for name in ("topics.toml", "deltaworks.toml"):
         shutil.copy(ROOT / name, folder / name)
     return folder
+
+
+def _narrow(declaration: Path, topics: list[str]) -> None:
+    """Have a bronze table read only the topics that some table parses; changes of a database are all one topic."""
+    if topics:
+        listed = ", ".join(f'"{topic}"' for topic in topics)
+        reads, text = r"reads=kafka\(.*?\),\s+kept_as", declaration.read_text()
+        text, found = re.subn(reads, f"reads=kafka({listed}), kept_as", text, flags=re.DOTALL)
+        assert found == 1
+        declaration.write_text(text)

@@ -1,10 +1,13 @@
 """What the shop's gold tables must hold, said a second time in DuckDB's SQL: plain batch programs over whole tables.
 
 They share no code with the transforms. The statements read relations of schema `silver`, and of `gold` those that come
-before them; times are UTC.
+before them; times are UTC. `silver.cart_events` is a fold, and is said in Python.
 """
 
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import NamedTuple
 
 _SESSIONS = """
     with apart as (
@@ -172,3 +175,96 @@ SHOP = MappingProxyType(
     }
 )
 """Tables of app shop that its database and the clicks decide, in an order in which each finds what it reads."""
+
+CARTS = MappingProxyType(
+    {
+        "silver.cart_commands_refused": """
+            select cart_id, at, command_id, user_id, command, product_id, refused from silver.cart_events
+            where refused is not null
+        """,
+        "gold.carts": """
+            with held as (
+                select cart_id, product_id, arg_max(quantity, (at, command_id)) as quantity from silver.cart_events
+                where refused is null and quantity is not null group by all having quantity > 0
+            ), contents as (
+                select cart_id, count(*) as products, sum(quantity)::bigint as pieces,
+                       '{' || string_agg('"' || product_id || '":' || quantity, ',' order by product_id) || '}' as lines
+                from held group by cart_id
+            )
+            select e.cart_id, max(e.user_id) as user_id, coalesce(any_value(c.products), 0) as products,
+                   coalesce(any_value(c.pieces), 0) as pieces, coalesce(any_value(c.lines), '{}') as lines,
+                   min(e.at) as opened_at, max(e.at) as changed_at,
+                   max(e.at) filter (e.command = 'check_out') as checked_out_at
+            from silver.cart_events e left join contents c using (cart_id) where e.refused is null group by e.cart_id
+        """,
+        "gold.cart_interest": """
+            select at::date as day, product_id, count(*) filter (command = 'add') as added,
+                   count(*) filter (command = 'remove') as removed, count(distinct cart_id) as carts
+            from silver.cart_events where refused is null and quantity is not null group by all
+        """,
+    }
+)
+"""Tables of app shop that its carts decide: views of `silver.cart_events`."""
+
+_UNTOUCHED_MAX, _PIECES_MAX = timedelta(days=1), 2**31 - 1
+
+
+class CartCommand(NamedTuple):
+    """A row of `silver.cart_commands`."""
+
+    cart_id: str
+    at: datetime
+    command_id: str
+    user_id: int
+    command: str
+    product_id: int | None
+    quantity: int | None
+
+
+class CartEvent(NamedTuple):
+    """A row of `silver.cart_events`: as the command, but with the pieces that are there after it."""
+
+    cart_id: str
+    at: datetime
+    command_id: str
+    user_id: int
+    command: str
+    product_id: int | None
+    quantity: int | None
+    refused: str | None
+
+
+def cart_events(commands: Iterable[CartCommand]) -> Iterator[CartEvent]:
+    """Say of each command what became of it. They come cart by cart, by `at`, then `command_id`, each once."""
+    before: CartCommand | None = None
+    held: dict[int | None, int] = {}
+    closed = False
+    for asked in commands:
+        if before is None or before.cart_id != asked.cart_id or asked.at - before.at > _UNTOUCHED_MAX:
+            held, closed = {}, False
+        before = asked
+        refused = "the cart is checked out" if closed else _refused(asked, held)
+        after = None
+        if refused is None and asked.command == "check_out":
+            closed = True
+        elif refused is None and asked.command == "remove":
+            del held[asked.product_id]
+            after = 0
+        elif refused is None:
+            there = held.get(asked.product_id, 0) if asked.command == "add" else 0
+            after = held[asked.product_id] = there + (asked.quantity or 0)
+        yield CartEvent(*asked[:-1], after, refused)
+
+
+def _refused(asked: CartCommand, held: dict[int | None, int]) -> str | None:
+    """Why an open cart that holds so many pieces by product does not do it; the first reason of several."""
+    command, product, quantity = asked.command, asked.product_id, asked.quantity or 0
+    reasons = {
+        "there is no such command": command not in {"add", "remove", "change_quantity", "check_out"},
+        "the cart is empty": command == "check_out" and not held,
+        "no product is named": command != "check_out" and product is None,
+        "the quantity is not above zero": command in {"add", "change_quantity"} and quantity <= 0,
+        "the product is not in the cart": command in {"remove", "change_quantity"} and product not in held,
+        "so many pieces cannot be counted": command == "add" and held.get(product, 0) + quantity > _PIECES_MAX,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)

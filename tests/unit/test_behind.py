@@ -12,9 +12,10 @@ from deltaworks.analyst import connect
 from deltaworks.engine.behind import Behind, behind
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.ledger import Ledger
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
 from deltaworks.words import drop, minutes, side_output
 from deltaworks.words.lateness import Late, SideOutput
+from shop.part import FIRST, part_of_shop
 from tests.arrow_flow import ArrowOwner
 from tests.flows import START, Record
 from tests.shop_rows import broken, change, customer, order, tombstone, view
@@ -24,7 +25,7 @@ WIDTH = 80
 
 def owner(folder: Path, app: str, *batches: list[Record]) -> ArrowOwner:
     """Have an app take these ingest batches."""
-    owner = ArrowOwner(Settings.load(ROOT, environment={}, data=folder), app)
+    owner = ArrowOwner(Settings.load(part_of_shop(folder / "project", *FIRST), environment={}, data=folder), app)
     for batch in batches:
         owner.log.send(batch)
         owner.bronze()

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from deltaworks.cli import ledger, wait
 from deltaworks.errors import DeclarationError
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
+from shop.part import FIRST, part_of_shop
 from tests.arrow_flow import ArrowOwner
 from tests.shop_rows import broken, view
 
@@ -24,7 +25,8 @@ def _web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAWORKS_DATA", str(tmp_path))
     monkeypatch.setenv("DELTAWORKS_PORT_KAFKA", "9")  # nobody is there
     monkeypatch.setenv("DELTAWORKS_PORT_CONTROL", "9")
-    owner = ArrowOwner(Settings.load(ROOT), "web")
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(part_of_shop(tmp_path / "project", *FIRST)))
+    owner = ArrowOwner(Settings.load(), "web")
     owner.log.send([*(view(number) for number in (1, 2, 1)), broken(b"{"), view(3)])
     owner.bronze()
     owner.silver()

@@ -548,14 +548,16 @@ MISTAKES = [
     Mistake(
         "arrival of a change",
         [
-            Edit(NOTES, 'json("bronze.letters", topic="notes")', 'debezium("bronze.letters", table="public.notes")'),
-            Edit(NOTES, 'wire="millis"', 'wire="arrival"'),
-            Edit(NOTES, "json", "debezium"),
+            Edit(
+                MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="public.members")'
+            ),
+            Edit(MEMBERS, "Table, json, latest", "Table, debezium, latest"),
+            Edit(MEMBERS, 'Column("joined", "date"', 'Column("joined", "timestamp", wire="arrival"'),
         ],
         [
             Finding(
-                place=f"{NOTES}:11",
-                finding="column written_at: wire 'arrival' is for JSON events",
+                place=f"{MEMBERS}:14",
+                finding="column joined: wire 'arrival' is for JSON events",
                 next_step="Take it out: changes have the time at which the source committed them",
             )
         ],

@@ -79,13 +79,14 @@ def test_large_disk_is_not_filled(tmp_path: Path) -> None:
 def test_added_partition_is_declared_and_nothing_else_changes(tmp_path: Path) -> None:
     """Only the number of that topic, as often as it is done."""
     text = (ROOT / "topics.toml").read_text()
+    assert text.index("[page_views]\npartitions = 2") < text.index("partitions = 2") + 20, "it is the first of two"
     (tmp_path / "topics.toml").write_text(text)
     settings = Settings.load(ROOT, environment={}).changed(project=tmp_path)
 
     for count in (3, 4):
         broker._declare(scene(settings), count)
 
-    assert (tmp_path / "topics.toml").read_text() == text.replace("partitions = 2", "partitions = 4")
+    assert (tmp_path / "topics.toml").read_text() == text.replace("partitions = 2", "partitions = 4", 1)
 
 
 def test_nobody_is_ahead_of_time_in_a_topic_without_event_times() -> None:

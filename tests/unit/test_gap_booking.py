@@ -14,7 +14,8 @@ from deltaworks.engine.gaps import Examiner, Hole, holes, rows_of
 from deltaworks.engine.ledger import Ledger, Line
 from deltaworks.engine.source import BRONZE
 from deltaworks.errors import SourceError
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
+from shop.part import FIRST, part_of_shop
 from tests.arrow_flow import ArrowOwner
 from tests.chance import seeded
 from tests.shop_rows import view
@@ -49,7 +50,7 @@ class Recollection:
 @pytest.fixture
 def web(tmp_path: Path) -> ArrowOwner:
     """Give the owner of the app web, which has read offsets 0, 2, 3 and 6."""
-    owner = ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    owner = ArrowOwner(Settings.load(part_of_shop(tmp_path / "project", *FIRST), environment={}, data=tmp_path), "web")
     for offsets in ((0, 2), (3, 6)):
         send(owner, *offsets)
     return owner

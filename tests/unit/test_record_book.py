@@ -7,7 +7,8 @@ import pytest
 
 from deltaworks.analyst import connect
 from deltaworks.engine.record_book import COMMITS_MAX
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
+from shop.part import FIRST, part_of_shop
 from tests.arrow_flow import ArrowOwner
 from tests.shop_rows import broken, view
 
@@ -15,7 +16,7 @@ from tests.shop_rows import broken, view
 @pytest.fixture
 def web(tmp_path: Path) -> ArrowOwner:
     """Give the owner of the app web over an empty lake."""
-    return ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    return ArrowOwner(Settings.load(part_of_shop(tmp_path / "project", *FIRST), environment={}, data=tmp_path), "web")
 
 
 def work(owner: ArrowOwner, *numbers: int) -> None:
