@@ -20,7 +20,7 @@ import typer
 from deltaworks.cli.show import err, listing, out
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
-from shop.comparison import Comparison, compare, count
+from shop.comparison import Comparison, compare, count, quoted
 from shop.evidence import (
     LOG_COLUMNS,
     LakeTable,
@@ -182,7 +182,7 @@ class Check:
             self.read_sources()
             last = time.monotonic() >= deadline
             if last or self._lake_has_enough():
-                compared = self._compare()
+                compared = self.compare_with(self._settings.lake)
                 if last or all(comparison.ok for comparison in compared):
                     return compared
             time.sleep(_PAUSE_SECONDS)
@@ -226,7 +226,7 @@ class Check:
             )
         make(self._database, "silver.cart_events", _CART_EVENTS)
         reading = self._database.cursor()
-        reading.execute(f"select {', '.join(CartCommand._fields)} from silver.cart_commands order by 1, 2, 3")  # noqa: S608  # our own names
+        reading.execute(f"select {quoted(CartCommand._fields)} from silver.cart_commands order by 1, 2, 3")  # noqa: S608  # our own names
         commands = (CartCommand(*row) for row in iter(reading.fetchone, None))
         insert_rows(self._database, "silver.cart_events", _CART_EVENTS, cart_events(commands))
         reading.close()
@@ -245,15 +245,16 @@ class Check:
             least[bronze] += count(self._database, self._logs[topic].table)
         return all(LakeTable(self._settings.lake, name).count() >= rows for name, rows in least.items())
 
-    def _compare(self) -> list[Comparison]:
+    def compare_with(self, lake: Path) -> list[Comparison]:
+        """Compare what was read with a lake as it is now."""
         compared = []
         for name, (bronze, topic) in BRONZE.items():
             log = self._logs[topic]
             where = _places(topic, {number: (log.begins[number], end) for number, end in log.ends.items()})
-            table = LakeTable(self._settings.lake, bronze)
+            table = LakeTable(lake, bronze)
             compared.append(self._one(name, table, log.table, ("partition", "offset"), where))
         for name, keys in TABLES.items():
-            table = LakeTable(self._settings.lake, name)
+            table = LakeTable(lake, name)
             compared.append(self._one(name, table, name, keys, CURRENT.get(name, "true")))
         return compared
 

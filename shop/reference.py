@@ -165,8 +165,8 @@ SHOP = MappingProxyType(
                              where o.customer_id = c.customer_id and o.status = 'paid'), 0) as value,
                    (select category from pieces p where p.customer_id = c.customer_id
                     order by p.pieces desc, category limit 1) as favourite_category,
-                   (select max(at) from (
-                        select max(placed_at) as at from silver.orders o where o.customer_id = c.customer_id
+                   (select max(seen_at) from (
+                        select max(placed_at) as seen_at from silver.orders o where o.customer_id = c.customer_id
                         union all
                         select max(clicked_at) from silver.product_clicks k where k.user_id = c.customer_id
                    )) as last_seen_at
@@ -179,12 +179,12 @@ SHOP = MappingProxyType(
 CARTS = MappingProxyType(
     {
         "silver.cart_commands_refused": """
-            select cart_id, at, command_id, user_id, command, product_id, refused from silver.cart_events
+            select cart_id, "at", command_id, user_id, command, product_id, refused from silver.cart_events
             where refused is not null
         """,
         "gold.carts": """
             with held as (
-                select cart_id, product_id, arg_max(quantity, (at, command_id)) as quantity from silver.cart_events
+                select cart_id, product_id, arg_max(quantity, ("at", command_id)) as quantity from silver.cart_events
                 where refused is null and quantity is not null group by all having quantity > 0
             ), contents as (
                 select cart_id, count(*) as products, sum(quantity)::bigint as pieces,
@@ -193,12 +193,12 @@ CARTS = MappingProxyType(
             )
             select e.cart_id, max(e.user_id) as user_id, coalesce(any_value(c.products), 0) as products,
                    coalesce(any_value(c.pieces), 0) as pieces, coalesce(any_value(c.lines), '{}') as lines,
-                   min(e.at) as opened_at, max(e.at) as changed_at,
-                   max(e.at) filter (e.command = 'check_out') as checked_out_at
+                   min(e."at") as opened_at, max(e."at") as changed_at,
+                   max(e."at") filter (e.command = 'check_out') as checked_out_at
             from silver.cart_events e left join contents c using (cart_id) where e.refused is null group by e.cart_id
         """,
         "gold.cart_interest": """
-            select at::date as day, product_id, count(*) filter (command = 'add') as added,
+            select "at"::date as day, product_id, count(*) filter (command = 'add') as added,
                    count(*) filter (command = 'remove') as removed, count(distinct cart_id) as carts
             from silver.cart_events where refused is null and quantity is not null group by all
         """,

@@ -26,7 +26,7 @@ def register(main: typer.Typer) -> None:
 
 
 def listed(
-    table: Annotated[str | None, typer.Argument(help="Only this table's, such as gold.user_sessions.")] = None,
+    table: Annotated[str | None, typer.Argument(help="Only this table's, such as gold.page_views_set_aside.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -50,7 +50,7 @@ def listed(
 
 
 def apply(
-    table: Annotated[str, typer.Argument(help="Name of the table, such as gold.user_sessions.")],
+    table: Annotated[str, typer.Argument(help="Name of the table, such as gold.page_views_set_aside.")],
     *,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")] = None,

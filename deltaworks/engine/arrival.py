@@ -55,7 +55,7 @@ def wait_for(lake: Path, *, table: str, topic: str, partition: int, offset: int,
         time.sleep(min(POLL_SECONDS, max(0.0, timeout_seconds - (time.monotonic() - began))))
 
 
-_STEP = 'Look at "deltaworks app status --all"'
+_STEP = 'Look at "deltaworks app status"'
 
 
 def _look(lineage: Lineage, table: str) -> tuple[Through | None, str | None]:

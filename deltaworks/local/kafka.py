@@ -51,6 +51,8 @@ _SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    # a record arrives when the broker takes it, whatever a producer's clock says: copies are told by this time
+    "log.message.timestamp.type": "LogAppendTime",
     "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",

@@ -1,11 +1,15 @@
-"""The second opinion on what a well-formed page view is."""
+"""The second opinion on what a well-formed event is."""
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
-from shop.wellformed import View, page_view
+from deltaworks import catalog
+from deltaworks.settings import ROOT
+from deltaworks.words.reading import ARRIVAL, Json
+from shop.wellformed import FIELDS, View, event, page_view
 
 GOOD = {
     "event_id": "r-1",
@@ -111,3 +115,102 @@ def test_a_missing_field_is_malformed(field: str) -> None:
 def test_what_is_not_one_json_object_in_utf8_is_malformed(value: bytes) -> None:
     """Truncated, doubled, wrapped, in another encoding, with a byte order mark, or nested without end."""
     assert page_view(value) is None
+
+
+def told(table: str, **fields: object) -> bytes:
+    """An event with a good value in each of the table's fields, of which some are changed."""
+    good = {
+        "varchar": "x",
+        "integer": 7,
+        "bigint": 7,
+        "timestamptz": "2026-11-21T10:00:00.123456Z",
+        "decimal(12, 2)": "9.95",
+    }
+    return json.dumps({name: good[field.kind] for name, field in FIELDS[table].items()} | fields).encode()
+
+
+def test_fields_are_the_columns_that_the_tables_declare() -> None:
+    """Of every table of JSON events, by name, type and whether they may be null; what the broker adds is no field."""
+    spelled = {"string": "varchar", "int": "integer", "timestamp": "timestamptz", "decimal(12,2)": "decimal(12, 2)"}
+    declared = {
+        table.name.removeprefix("silver."): {
+            column.name: (spelled.get(column.type, column.type), column.null)
+            for column in table.columns
+            if column.wire != ARRIVAL
+        }
+        for table in catalog.load(ROOT).tables.values()
+        if isinstance(table.table.reads, Json)
+    }
+
+    said = {name: {field: (one.kind, one.null) for field, one in fields.items()} for name, fields in FIELDS.items()}
+
+    assert len(said) == 9
+    assert said == declared
+
+
+@pytest.mark.parametrize("table", FIELDS)
+def test_each_event_is_read_with_its_values(table: str) -> None:
+    """In the order of the fields, each in Python's type."""
+    values = {
+        "varchar": "x",
+        "integer": 7,
+        "bigint": 7,
+        "timestamptz": datetime(2026, 11, 21, 10, 0, 0, 123456, tzinfo=UTC),
+        "decimal(12, 2)": Decimal("9.95"),
+    }
+
+    assert event(told(table), FIELDS[table]) == tuple(values[field.kind] for field in FIELDS[table].values())
+
+
+@pytest.mark.parametrize("table", FIELDS)
+def test_each_field_may_be_null_or_absent_only_if_declared_so(table: str) -> None:
+    """A field of another type is malformed, nullable or not."""
+    for name, field in FIELDS[table].items():
+        whole = json.loads(told(table))
+        absent = json.dumps({other: value for other, value in whole.items() if other != name}).encode()
+
+        assert (event(absent, FIELDS[table]) is not None) is field.null, name
+        assert (event(told(table, **{name: None}), FIELDS[table]) is not None) is field.null, name
+        assert event(told(table, **{name: {"a": 1}}), FIELDS[table]) is None, name
+        assert event(told(table, **{name: True}), FIELDS[table]) is None, name
+
+
+@pytest.mark.parametrize(
+    ("status", "wellformed"), [(2**31 - 1, True), (2**31, False), (-(2**31), True), (200.0, False)]
+)
+def test_a_whole_number_fits_its_column(status: float, *, wellformed: bool) -> None:
+    """An int has 32 bits."""
+    assert (event(told("api_requests", status=status), FIELDS["api_requests"]) is not None) is wellformed
+
+
+@pytest.mark.parametrize(
+    ("amount", "value"),
+    [
+        ('"1.00"', "1.00"),
+        ("1.5", "1.50"),
+        ("0.10", "0.10"),
+        ("7", "7.00"),
+        ('"-1.500"', "-1.50"),
+        ("1e3", "1000.00"),
+        ("9999999999.99", "9999999999.99"),
+        ("10000000000", None),
+        ('"1.005"', None),
+        ("1e400", None),
+        ("1e99999999999999999999", None),
+        ('"NaN"', None),
+        ("Infinity", None),
+        ('"1_000"', None),
+        ('" 1"', None),
+        ('"01"', None),
+        ('""', None),
+        ('"\u0661"', None),
+    ],
+)
+def test_an_amount_is_what_twelve_digits_with_two_decimals_hold(amount: str, value: str | None) -> None:
+    """A number or a text of one, exactly: nothing is rounded."""
+    spoilt = told("purchases").replace(b'"9.95"', amount.encode())
+
+    found = event(spoilt, FIELDS["purchases"])
+
+    assert spoilt != told("purchases")
+    assert (None if found is None else str(found[-1])) == value

@@ -228,17 +228,6 @@ class ViewWriter:
             found.append(self._keys(keys))
         return found
 
-    def _with(self, parts: Collection[pa.Table], bytes_max: int) -> list[pa.Table]:
-        """The keys with these values that the view has, or leaves out."""
-        names = self.key_schema.names
-        out = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
-        found = []
-        for part in parts:
-            fields = [ds.field(name).isin(part[name].unique()) for name in part.column_names]
-            there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
-            found += [semi(rows, part) for rows in (there, out)]
-        return found
-
     def _distinct(self, keys: list[pa.Table]) -> pa.Table:
         every = pa.concat_tables([self.key_schema.empty_table(), *keys])
         return every.group_by(self.key_schema.names).aggregate([])
