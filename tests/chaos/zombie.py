@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from deltaworks.engine.driver import EXIT_NOT_OWNER
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.ledger import Ledger
 from deltaworks.settings import ROOT, Settings
+from shop.part import FIRST, part_of_shop
 from tests.running_stack import running_stack
 
 LEASE_SECONDS = 3.0
@@ -79,7 +81,10 @@ def draw(chance: Random, times: int) -> Iterator[Moment]:
 @contextmanager
 def control_store() -> Iterator[Settings]:
     """Give settings with a control store that runs, and nothing else."""
-    with running_stack(parts=("control",), project=ROOT) as settings:
+    with (
+        tempfile.TemporaryDirectory(prefix="deltaworks-zombie-") as folder,
+        running_stack(parts=("control",), project=part_of_shop(Path(folder) / "project", *FIRST)) as settings,
+    ):
         with Store(settings.control_dsn()) as store:
             store.declare_apps(catalog.load(settings.project).apps)
         yield settings.changed(lease_seconds=LEASE_SECONDS)
