@@ -93,7 +93,7 @@ class Program:
 
     def cpu_seconds(self) -> float:
         """User and system time of all its processes, of those that ended too: their parents have it."""
-        return sum(_cpu_ticks(pid) for pid in processes.members(self._process.pid)) / _TICKS
+        return cpu_seconds_of(self._process.pid)
 
     def memory(self) -> Memory:
         """Peaks of the processes that live now; pages that workers share are counted in each of them."""
@@ -106,6 +106,17 @@ class Program:
             else:
                 workers += _peak_bytes(pid)
         return Memory(jvm=jvm, driver=_peak_bytes(self._process.pid), workers=workers)
+
+
+def cpu_seconds_of(session: int) -> float:
+    """User and system time of a session's processes, of those that ended too: their parents have it."""
+    return sum(_cpu_ticks(pid) for pid in processes.members(session)) / _TICKS
+
+
+def resident_bytes_of(session: int) -> int:
+    """Memory of a session's processes now; of pages that several share each process has its part."""
+    parts = (_line(pid, "smaps_rollup", "Pss:") for pid in processes.members(session))
+    return sum(int(line.split()[1]) * 1024 for line in parts if line)
 
 
 def busy_seconds() -> float:
@@ -121,8 +132,12 @@ def _cpu_ticks(pid: int) -> int:
 
 
 def _peak_bytes(pid: int) -> int:
-    peak = next((line for line in _text(pid, "status").splitlines() if line.startswith("VmHWM:")), None)
+    peak = _line(pid, "status", "VmHWM:")
     return int(peak.split()[1]) * 1024 if peak else 0
+
+
+def _line(pid: int, name: str, start: str) -> str | None:
+    return next((line for line in _text(pid, name).splitlines() if line.startswith(start)), None)
 
 
 def _text(pid: int, name: str) -> str:

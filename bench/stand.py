@@ -3,7 +3,7 @@
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,16 +21,23 @@ _PORTS = tuple(name for name in Settings.names() if name.startswith("port_"))
 
 @contextmanager
 def stand(*, web: AppSettings, port_first: int, keep: bool) -> Iterator[Settings]:
-    """Start control store and broker for a project whose app `web` is set so; stop them whatever happens.
+    """Start control store and broker for a project whose app `web` is set so; see `scratch`."""
+    with scratch(lambda data: settings_of(data, web=web, port_first=port_first), parts=PARTS, keep=keep) as settings:
+        yield settings
+
+
+@contextmanager
+def scratch(settings_for: Callable[[Path], Settings], *, parts: Collection[str], keep: bool) -> Iterator[Settings]:
+    """Start parts of a stack whose data is in a scratch folder; stop them whatever happens.
 
     `keep` leaves the folder (logs, tables) for a look. Raises StackError where there is no /proc to measure by.
     """
     if not Path("/proc/self/stat").exists():
         raise StackError("/proc", "is missing", "Run the benchmarks on Linux")
     data = Path(tempfile.mkdtemp(prefix="deltaworks-bench-"))
-    settings = settings_of(data, web=web, port_first=port_first)
+    settings = settings_for(data)
     try:
-        stack.up(settings, parts=PARTS)
+        stack.up(settings, parts=parts)
         yield settings
     finally:
         stack.down(settings)
@@ -38,6 +45,11 @@ def stand(*, web: AppSettings, port_first: int, keep: bool) -> Iterator[Settings
             err.print(f"kept {data}")
         else:
             shutil.rmtree(data, ignore_errors=True)
+
+
+def ports_from(first: int) -> dict[str, int]:
+    """A port for each part of a stack, from this one on."""
+    return {port: first + place for place, port in enumerate(_PORTS)}
 
 
 def settings_of(data: Path, *, web: AppSettings, port_first: int, name: str = "project") -> Settings:
@@ -49,8 +61,7 @@ def settings_of(data: Path, *, web: AppSettings, port_first: int, name: str = "p
     shape = f"trigger_seconds = {web.trigger_seconds}\nrows_per_batch_max = {web.rows_per_batch_max}\n"
     declared = f'[apps.shop]\n\n[apps.{APP}]\n{shape}memory = "{web.memory}"\ncores = {web.cores}\n'
     (project / "deltaworks.toml").write_text(declared)
-    ports = {port: port_first + place for place, port in enumerate(_PORTS)}
-    return Settings.load(project, environment={}, data=data, **ports)
+    return Settings.load(project, environment={}, data=data, **ports_from(port_first))
 
 
 def run(measure: Callable[[], bool]) -> int:

@@ -67,13 +67,13 @@ WEB = MappingProxyType(
             from silver.api_requests a
         """,
         "gold.search_click_through": """
-            select s.session_id, s.searched_at, s.search_id, s.term, count(c.click_id) as clicks,
+            select s.session_id, s.searched_at, s.search_id, min(s.term) as term, count(distinct c.click_id) as clicks,
                    min(c.clicked_at) as clicked_at, arg_min(c.url, (c.clicked_at, c.click_id)) as url,
                    s.searched_at + interval 1 hour as waits_until
             from silver.searches s left join silver.search_clicks c
               on c.session_id = s.session_id and c.search_id = s.search_id
              and c.clicked_at between s.searched_at and s.searched_at + interval 1 hour
-            group by s.session_id, s.searched_at, s.search_id, s.term
+            group by s.session_id, s.searched_at, s.search_id
         """,
         "gold.search_terms": """
             select searched_at::date as day, term, count(*) as searches, count(clicked_at) as clicked,

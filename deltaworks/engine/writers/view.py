@@ -212,7 +212,10 @@ class ViewWriter:
                 there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
             except TooMuchError:
                 return Touched(None, touched.changes)
-            come = collected(only(computed.sparkSession, computed.select(*names), part).distinct())
+            keys = only(computed.sparkSession, computed.select(*names), part)
+            if out.num_rows:  # whole keys are the only thing by which they are known: they must not raise here
+                keys = only(computed.sparkSession, keys, out, how="left_anti")
+            come = collected(keys.distinct())
             if come is None:
                 return Touched(None, touched.changes)
             found += [semi(there, part), semi(out, part), self._keys(come)]
@@ -233,7 +236,11 @@ class ViewWriter:
         return every.group_by(self.key_schema.names).aggregate([])
 
     def _keys(self, rows: pa.Table) -> pa.Table:
-        """The key columns that these rows have."""
+        """The key columns that these rows have; raises LakeError where they have none, or others too."""
+        wrong = [name for name in rows.column_names if name not in self.key_schema.names]
+        if wrong or not rows.column_names:
+            finding = f"keys_from gives {', '.join(wrong)}, which is no key" if wrong else "keys_from gives no column"
+            raise LakeError(self.declared.name, finding, 'Run "deltaworks table check --deep"')
         schema = pa.schema([field for field in self.key_schema if field.name in rows.column_names])
         keys = rows.select(schema.names).cast(schema)
         keys.validate(full=True)  # raises ArrowInvalid for texts that are none

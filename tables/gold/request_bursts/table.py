@@ -8,7 +8,7 @@ TABLE = Table(
     kept_as=stateful(keys=("client_id", "requested_at", "request_id"), part=("client_id",), reach=minutes(5)),
     late=correct(after=minutes(10)),
     columns=(
-        Column("client_id", "string", null=False, doc="Who asked."),
+        Column("client_id", "string", null=False, pii=True, doc="Who asked."),
         Column("requested_at", "timestamp", null=False, doc="When, UTC."),
         Column("request_id", "string", null=False, doc="The request."),
         Column("requests", "bigint", null=False, doc="Requests of the client in the five minutes up to it, with it."),

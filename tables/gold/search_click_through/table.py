@@ -17,7 +17,12 @@ TABLE = Table(
         Column("clicks", "bigint", null=False, doc="Clicks on its results within an hour."),
         Column("clicked_at", "timestamp", doc="The first of them, UTC."),
         Column("url", "string", doc="Where the first one led."),
-        Column("waits_until", "timestamp", null=False, doc="An hour after the search: then no click counts any more."),
+        Column(
+            "waits_until",
+            "timestamp",
+            null=False,
+            doc="An hour after the search, UTC: the last moment at which a click counts.",
+        ),
         Column("complete", "boolean", null=False, doc="Whether all clicks that are in time have been counted."),
     ),
     event_time="searched_at",

@@ -9,7 +9,7 @@ TABLE = Table(
     columns=(
         Column("request_id", "string", null=False, doc="Given by the server; the same in every copy of the event."),
         Column("requested_at", "timestamp", null=False, doc="When it came, UTC."),
-        Column("client_id", "string", null=False, doc="Who asked: an address, or a program's name."),
+        Column("client_id", "string", null=False, pii=True, doc="Who asked: an address, or a program's name."),
         Column("endpoint", "string", null=False, doc="Path that was asked for."),
         Column("status", "int", null=False, doc="HTTP status of the answer."),
         Column("milliseconds", "int", null=False, doc="How long the answer took."),
