@@ -36,5 +36,5 @@ def test_no_bytes_stop_the_app_or_are_lost(spark: SparkSession, shop: Settings, 
     assert Counter((row["value"] and bytes(row["value"]), row["reason"]) for row in aside) == Counter(
         (one.value, one.reason) for one in bad
     )
-    assert views == {str(one.row["event_id"]): one.row for one in good if one.row is not None}
+    assert views == {str(one.row["event_id"]): {**one.row, "arrived_at": START} for one in good if one.row is not None}
     assert owner.verdicts() == {"ok"}
