@@ -101,7 +101,8 @@ BRONZE = {f"{bronze} {topic}": (bronze, topic) for bronze, topic in EVENTS.value
 """Comparisons of bronze, one per topic of a table."""
 _CART_EVENTS = {
     "cart_id": "varchar",
-    "at": "timestamptz",
+    "given_at": "timestamptz",
+    "since": "timestamptz",
     "command_id": "varchar",
     "user_id": "bigint",
     "command": "varchar",
@@ -123,8 +124,8 @@ TABLES = {
     "silver.products": ("product_id",),
     "silver.order_lines": ("order_id", "line_no"),
     "silver.stock": ("product_id",),
-    "silver.cart_events": ("cart_id", "at", "command_id"),
-    "silver.cart_commands_refused": ("cart_id", "at", "command_id"),
+    "silver.cart_events": ("cart_id", "given_at", "command_id"),
+    "silver.cart_commands_refused": ("cart_id", "given_at", "command_id"),
     "gold.page_views_per_minute": ("page", "minute"),
     "gold.page_views_by_arrival": ("minute",),
     "gold.page_views_hopping": ("until",),

@@ -5,7 +5,7 @@ before them; times are UTC. `silver.cart_events` is a fold, and is said in Pytho
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -179,12 +179,14 @@ SHOP = MappingProxyType(
 CARTS = MappingProxyType(
     {
         "silver.cart_commands_refused": """
-            select cart_id, "at", command_id, user_id, command, product_id, refused from silver.cart_events
+            select cart_id, given_at, command_id, user_id, command, product_id, refused from silver.cart_events
             where refused is not null
         """,
         "gold.carts": """
-            with held as (
-                select cart_id, product_id, arg_max(quantity, ("at", command_id)) as quantity from silver.cart_events
+            with events as (
+                select * from silver.cart_events qualify since = max(since) over (partition by cart_id)
+            ), held as (
+                select cart_id, product_id, arg_max(quantity, (given_at, command_id)) as quantity from events
                 where refused is null and quantity is not null group by all having quantity > 0
             ), contents as (
                 select cart_id, count(*) as products, sum(quantity)::bigint as pieces,
@@ -193,12 +195,12 @@ CARTS = MappingProxyType(
             )
             select e.cart_id, max(e.user_id) as user_id, coalesce(any_value(c.products), 0) as products,
                    coalesce(any_value(c.pieces), 0) as pieces, coalesce(any_value(c.lines), '{}') as lines,
-                   min(e."at") as opened_at, max(e."at") as changed_at,
-                   max(e."at") filter (e.command = 'check_out') as checked_out_at
-            from silver.cart_events e left join contents c using (cart_id) where e.refused is null group by e.cart_id
+                   min(e.given_at) as opened_at, max(e.given_at) as changed_at,
+                   max(e.given_at) filter (e.command = 'check_out') as checked_out_at
+            from events e left join contents c using (cart_id) where e.refused is null group by e.cart_id
         """,
         "gold.cart_interest": """
-            select "at"::date as day, product_id, count(*) filter (command = 'add') as added,
+            select given_at::date as day, product_id, count(*) filter (command = 'add') as added,
                    count(*) filter (command = 'remove') as removed, count(distinct cart_id) as carts
             from silver.cart_events where refused is null and quantity is not null group by all
         """,
@@ -213,7 +215,7 @@ class CartCommand(NamedTuple):
     """A row of `silver.cart_commands`."""
 
     cart_id: str
-    at: datetime
+    given_at: datetime
     command_id: str
     user_id: int
     command: str
@@ -225,7 +227,8 @@ class CartEvent(NamedTuple):
     """A row of `silver.cart_events`: as the command, but with the pieces that are there after it."""
 
     cart_id: str
-    at: datetime
+    given_at: datetime
+    since: datetime
     command_id: str
     user_id: int
     command: str
@@ -235,13 +238,13 @@ class CartEvent(NamedTuple):
 
 
 def cart_events(commands: Iterable[CartCommand]) -> Iterator[CartEvent]:
-    """Say of each command what became of it. They come cart by cart, by `at`, then `command_id`, each once."""
+    """Say of each command what became of it. They come cart by cart, by `given_at`, then `command_id`, each once."""
     before: CartCommand | None = None
     held: dict[int | None, int] = {}
-    closed = False
+    closed, since = False, datetime.min.replace(tzinfo=UTC)
     for asked in commands:
-        if before is None or before.cart_id != asked.cart_id or asked.at - before.at > _UNTOUCHED_MAX:
-            held, closed = {}, False
+        if before is None or before.cart_id != asked.cart_id or asked.given_at - before.given_at > _UNTOUCHED_MAX:
+            held, closed, since = {}, False, asked.given_at
         before = asked
         refused = "the cart is checked out" if closed else _refused(asked, held)
         after = None
@@ -253,7 +256,7 @@ def cart_events(commands: Iterable[CartCommand]) -> Iterator[CartEvent]:
         elif refused is None:
             there = held.get(asked.product_id, 0) if asked.command == "add" else 0
             after = held[asked.product_id] = there + (asked.quantity or 0)
-        yield CartEvent(*asked[:-1], after, refused)
+        yield CartEvent(asked.cart_id, asked.given_at, since, *asked[2:-1], after, refused)
 
 
 def _refused(asked: CartCommand, held: dict[int | None, int]) -> str | None:

@@ -24,7 +24,13 @@ _NEEDED: dict[str, dict[str, str]] = {
     "ad_clicks": {"click_id": "text", "clicked_at": "time", "impression_id": "text", "user_id": "number"},
     "purchases": {"purchase_id": "text", "bought_at": "time", "user_id": "number", "amount": "amount"},
     "api_requests": {"request_id": "text", "requested_at": "time", "client_id": "text", "status": "number"},
-    "cart_commands": {"command_id": "text", "at": "time", "cart_id": "text", "user_id": "number", "command": "text"},
+    "cart_commands": {
+        "command_id": "text",
+        "given_at": "time",
+        "cart_id": "text",
+        "user_id": "number",
+        "command": "text",
+    },
 }
 TOPICS = tuple(_NEEDED)
 _WRONG: dict[str, tuple[object, ...]] = {
@@ -189,7 +195,7 @@ class Visitors:
         def said(command: str, product: int | None = None, quantity: int | None = None) -> Message:
             fields = {"command_id": self._id(), "cart_id": cart, "user_id": user, "command": command}
             return self._said(
-                story, "cart_commands", cart, "at", {**fields, "product_id": product, "quantity": quantity}
+                story, "cart_commands", cart, "given_at", {**fields, "product_id": product, "quantity": quantity}
             )
 
         for number in range(self._random.randint(*_COMMANDS)):

@@ -73,7 +73,7 @@ FIELDS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
         },
         "cart_commands": {
             "command_id": _TEXT,
-            "at": _TIME,
+            "given_at": _TIME,
             "cart_id": _TEXT,
             "user_id": _NUMBERED,
             "command": _TEXT,

@@ -19,6 +19,7 @@ from tests.chance import seeded
 from tests.flows import Log, Owner, Record
 
 BEGIN = datetime(2026, 11, 20, 22, 15, tzinfo=UTC)  # over midnight
+DAY = timedelta(days=1)
 HOURS, VISITORS, SHUFFLED, BATCHES = 3.5, 1_000, timedelta(minutes=5), 6
 Event = dict[str, Any]
 Events = dict[str, list[Event]]
@@ -256,7 +257,8 @@ def browsing(chance: Random) -> Events:
         for n in range(120)
     ]
     commands = [
-        {"command_id": f"m{n}", "at": moment(chance), "cart_id": f"k{n % 25}", "user_id": n % 25,
+        {"command_id": f"m{n}", "given_at": moment(chance) - chance.choice((0, 0, 0, 1.5)) * DAY,
+         "cart_id": f"k{n % 25}", "user_id": n % 25,
          "command": chance.choice(("add", "add", "add", "remove", "change_quantity", "check_out", "dance")),
          "product_id": chance.choice((1, 2, 3, None)), "quantity": chance.choice((1, 2, 0, None))}
         for n in range(200)
@@ -269,7 +271,7 @@ def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -
     chance = seeded()
     source, events, log = shopping(chance), browsing(chance), Log()
     clicked = [{**row, "search_id": "q", "session_id": "s"} for row in events["product_clicks"]]
-    times = {"search_clicks": "clicked_at", "cart_commands": "at"}
+    times = {"search_clicks": "clicked_at", "cart_commands": "given_at"}
     arriving = sent(chance, {"search_clicks": clicked, "cart_commands": events["cart_commands"]}, times)
     owner = Owner(spark, whole_shop, "shop")
     for part in cut(chance, sorted([*source.records, *arriving], key=lambda record: record.at), 4):

@@ -49,7 +49,7 @@ TIMES = {
     "ad_clicks": "clicked_at",
     "purchases": "bought_at",
     "api_requests": "requested_at",
-    "cart_commands": "at",
+    "cart_commands": "given_at",
 }
 HOUR, TEN_MINUTES = timedelta(hours=1), timedelta(minutes=10)
 

@@ -1,4 +1,4 @@
-"""Carts as they stand, folded from their events. One row per cart."""
+"""Carts as they stand, folded from their events since they last began. One row per cart."""
 
 from deltaworks.words import Column, Table, view
 

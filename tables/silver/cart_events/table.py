@@ -5,11 +5,14 @@ from deltaworks.words import Column, Table, correct, days, minutes, stateful
 TABLE = Table(
     app="shop",
     reads="silver.cart_commands",
-    kept_as=stateful(keys=("cart_id", "at", "command_id"), part=("cart_id",), gap=days(1)),
+    kept_as=stateful(keys=("cart_id", "given_at", "command_id"), part=("cart_id",), gap=days(1)),
     late=correct(after=minutes(10)),
     columns=(
         Column("cart_id", "string", null=False, doc="The cart."),
-        Column("at", "timestamp", null=False, doc="When the command was given, UTC."),
+        Column("given_at", "timestamp", null=False, doc="When the command was given, UTC."),
+        Column(
+            "since", "timestamp", null=False, doc="When the cart began: its first command after a day without, UTC."
+        ),
         Column("command_id", "string", null=False, doc="The command."),
         Column("user_id", "bigint", null=False, doc="Whose cart it is."),
         Column("command", "string", null=False, doc="add, remove, change_quantity or check_out."),
@@ -17,7 +20,7 @@ TABLE = Table(
         Column("quantity", "int", doc="Pieces of it in the cart after the command; null if refused or a check out."),
         Column("refused", "string", doc="Why it could not be done; null if it was done."),
     ),
-    event_time="at",
+    event_time="given_at",
     subject="user_id",
     owner="sales",
     keep_days=390,

@@ -10,19 +10,19 @@ def transform(cart_commands: DataFrame) -> DataFrame:
     """Walk through the commands of each cart; one that nobody touched for more than a day begins anew."""
     asked = F.min(F.struct("command", "product_id", "quantity", "user_id")).alias("asked")
     # a copy of a command may come after silver has forgotten the first one
-    once = cart_commands.groupBy("cart_id", "at", "command_id").agg(asked)
-    command = F.struct("at", "command_id", "asked.*")
-    carts = once.groupBy("cart_id", F.session_window("at", "1 day")).agg(
-        F.array_sort(F.collect_list(command)).alias("commands")
-    )
+    once = cart_commands.groupBy("cart_id", "given_at", "command_id").agg(asked)
+    command = F.struct("given_at", "command_id", "asked.*")
+    life = F.session_window("given_at", "1 day").alias("life")
+    carts = once.groupBy("cart_id", life).agg(F.array_sort(F.collect_list(command)).alias("commands"))
     nothing = "cast(map() as map<bigint,int>)"
     judged = (
-        "array<struct<at:timestamp,command_id:string,user_id:bigint,command:string,product_id:bigint,quantity:int,"
+        "array<struct<given_at:timestamp,command_id:string,user_id:bigint,command:string,product_id:bigint,quantity:int,"
         "refused:string>>"
     )
     begin = F.expr(f"struct({nothing} as lines, false as closed, cast(array() as {judged}) as events)")
-    walked = carts.select("cart_id", F.aggregate("commands", begin, _take, lambda cart: cart["events"]).alias("events"))
-    return walked.select("cart_id", F.explode("events").alias("e")).select("cart_id", "e.*")
+    events = F.aggregate("commands", begin, _take, lambda cart: cart["events"])
+    walked = carts.select("cart_id", F.col("life.start").alias("since"), F.explode(events).alias("e"))
+    return walked.select("cart_id", "since", "e.*")
 
 
 def _take(cart: Column, command: Column) -> Column:
@@ -46,7 +46,7 @@ def _take(cart: Column, command: Column) -> Column:
     others = F.map_filter(cart["lines"], lambda key, _: key != product)
     put = F.when(removes, others).otherwise(F.map_concat(others, F.create_map(product, after.cast("int"))))
     event = F.struct(
-        *(command[name].alias(name) for name in ("at", "command_id", "user_id", "command", "product_id")),
+        *(command[name].alias(name) for name in ("given_at", "command_id", "user_id", "command", "product_id")),
         F.when(done, after).cast("int").alias("quantity"),
         refused.alias("refused"),
     )
