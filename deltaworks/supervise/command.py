@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -78,30 +79,26 @@ class CommandTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Send, wait, end the task."""
         order: _Order | None = None
-        try:
-            waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
-            while True:
-                try:
-                    if order is None:
-                        order = await asyncio.to_thread(_Order, self, *self._asker())
-                    now = await asyncio.to_thread(order.look, patient=waited < WAIT_SECONDS_MAX)
-                except DeltaworksError as error:
-                    if not blind:
-                        self.log.warning("%s Waiting.", error)
-                    blind = True
-                else:
-                    blind = False
-                    if isinstance(now, TriggerEvent):
-                        yield now
-                        return
-                    if now != told and waited - told_at >= TELL_SECONDS:
-                        self.log.info("%s", now)
-                        told, told_at = now, waited
-                await asyncio.sleep(POLL_SECONDS)
-                waited += POLL_SECONDS
-        finally:
-            if order:
-                order.close()
+        waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
+        while True:
+            try:
+                if order is None:
+                    order = await asyncio.to_thread(_Order, self, *self._asker())
+                now = await asyncio.to_thread(order.look, patient=waited < WAIT_SECONDS_MAX)
+            except DeltaworksError as error:
+                if not blind:
+                    self.log.warning("%s Waiting.", error)
+                blind = True
+            else:
+                blind = False
+                if isinstance(now, TriggerEvent):
+                    yield now
+                    return
+                if now != told and waited - told_at >= TELL_SECONDS:
+                    self.log.info("%s", now)
+                    told, told_at = now, waited
+            await asyncio.sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
 
     def _asker(self) -> tuple[str, str]:
         """Who wants it, and why: the DAG and its run."""
@@ -109,12 +106,18 @@ class CommandTrigger(BaseTrigger):
         return (f"airflow {instance.dag_id}", instance.run_id) if instance else ("airflow", "no run")
 
 
+@lru_cache(maxsize=8)
+def _store(dsn: str) -> Store:
+    """One connection for all orders that a triggerer waits for: those of a hundred tables at once. It mends itself."""
+    return Store(dsn)
+
+
 class _Order:
     """The order of one task instance in the control store."""
 
     def __init__(self, trigger: CommandTrigger, by: str, reason: str) -> None:
         self._trigger, self._by, self._reason = trigger, by, reason
-        self._store = Store(Settings.load(Path(trigger.project)).control_dsn())
+        self._store = _store(Settings.load(Path(trigger.project)).control_dsn())
         self._id: int | None = None
 
     def look(self, *, patient: bool) -> TriggerEvent | str:
@@ -138,10 +141,6 @@ class _Order:
             self._end(found)
             or f"command {found.id} ({self._trigger.kind} {self._trigger.table}) is {found.state}{progress}"
         )
-
-    def close(self) -> None:
-        """Close the connection to the control store."""
-        self._store.close()
 
     def _end(self, found: Command) -> TriggerEvent | None:
         if found.state == "done":

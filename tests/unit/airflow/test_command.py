@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from airflow.triggers.base import TaskFailedEvent, TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
 
@@ -35,6 +36,26 @@ def test_a_trigger_that_starts_again_does_not_give_the_order_twice(store: Store,
     assert first is None
     assert isinstance(second, TaskSuccessEvent)
     assert len(store.commands("shop")) == 1
+
+
+def test_many_orders_share_a_connection(store: Store, settings: Settings) -> None:
+    """Maintenance waits for those of every table at once, and a server has but so many connections."""
+    triggers = [compact(settings, table=f"silver.orders_{number}") for number in range(20)]
+
+    async def waited() -> int:
+        waiting = [asyncio.create_task(first_event(trigger)) for trigger in triggers]
+        for _ in range(100):
+            if len(store.commands("shop", "queued")) == len(triggers):
+                break
+            await asyncio.sleep(0.1)
+        with psycopg.connect(settings.control_dsn()) as own:
+            found = own.execute("select count(*) from pg_stat_activity where usename = current_user").fetchone()
+        for task in waiting:
+            task.cancel()
+        assert found is not None
+        return int(found[0])
+
+    assert asyncio.run(waited()) <= 3  # theirs, the test's own two
 
 
 def test_an_order_that_fails_fails_the_task(store: Store, settings: Settings) -> None:
@@ -75,13 +96,18 @@ def test_the_task_starts_in_the_triggerer(settings: Settings) -> None:
     assert task.start_trigger_args.trigger_cls == made.serialize()[0]
 
 
-def compact(settings: Settings) -> CommandTrigger:
+def compact(settings: Settings, table: str = "silver.orders") -> CommandTrigger:
     """The trigger of a task of the run `run-1`."""
     project = str(Path(settings.project))
-    trigger = CommandTrigger(app="shop", table="silver.orders", kind="compact", project=project)
+    trigger = CommandTrigger(app="shop", table=table, kind="compact", project=project)
     instance: Any = SimpleNamespace(dag_id="maintain__shop", run_id="run-1", task_id="t")
     trigger._task_instance = instance
     return trigger
+
+
+async def first_event(trigger: CommandTrigger) -> TriggerEvent:
+    """What the trigger says at last."""
+    return await anext(trigger.run())
 
 
 def ended(trigger: CommandTrigger, *, seconds_max: float = 15) -> TriggerEvent | None:
