@@ -1,5 +1,6 @@
 """Questions to the broker that Spark does not answer. No Spark here."""
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from deltaworks.errors import SourceError
 
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
+_ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,18 @@ class Broker:
         return found
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=self._timeout)
-        return int(low), int(high)
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=max(0.1, until - time.monotonic())
+                )
+            except KafkaException as error:  # a broker that has just started leads its partitions a moment later
+                if error.args[0].code() not in _ELECTING or time.monotonic() > until:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return int(low), int(high)
 
     def reachable(
         self, edges: Mapping[str, Mapping[str, Edge]], offsets: Mapping[str, Mapping[str, int]]

@@ -156,7 +156,7 @@ def test_second_driver_is_refused(drained: Drained) -> None:
 
 def test_driver_waits_for_its_control_store(drained: Drained) -> None:
     """Without the store it commits until its lease ends, then waits; when the store is back it goes on."""
-    sources = drained.settings
+    sources = drained.settings.changed(lease_seconds=45)  # several turns of all tables
     log = sources.logs / "app-web.log"
     with _at_work(sources) as driver, _simulating(sources):
         before = _commits(sources)
