@@ -34,6 +34,7 @@ _DATABASES = {
     "source_admin": ("source", "postgres"),
     "deltaworks": ("control", "deltaworks"),
     "airflow": ("control", "airflow"),
+    "serving": ("control", "serving"),
     "control_admin": ("control", "postgres"),
 }
 
@@ -194,6 +195,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def control_dsn(self) -> str:
         """Address of the control store."""
         return self.dsn("deltaworks")
+
+    def serving_dsn(self) -> str:
+        """Address of the database for what works on the lake's results, outside Airflow and the control store."""
+        return self.dsn("serving")
 
     def app(self, name: str) -> AppSettings:
         """Settings of an app; an app that deltaworks.toml does not mention has the defaults."""

@@ -1,4 +1,7 @@
-"""Two Postgres servers from the binaries of a wheel: `source` (the shop's database) and `control` (ours and Airflow's).
+"""Two Postgres servers from the binaries of a wheel: `source` (the shop's database) and `control`.
+
+On `control` are the databases of the control store, of Airflow, and one of their own for programs that work on what
+the lake found.
 
 TCP on loopback only, no unix socket, SCRAM for everybody. As root the servers run as user nobody, because Postgres
 refuses root; as an ordinary user they run as that user.
@@ -48,9 +51,9 @@ _OWN = {
 }
 _ROLES = {
     "source": {"shop": "LOGIN", "debezium": "LOGIN REPLICATION"},
-    "control": {"deltaworks": "LOGIN", "airflow": "LOGIN"},
+    "control": {"deltaworks": "LOGIN", "airflow": "LOGIN", "serving": "LOGIN"},
 }
-_DATABASES = {"source": ("shop",), "control": ("deltaworks", "airflow")}  # each owned by the role of its name
+_DATABASES = {"source": ("shop",), "control": ("deltaworks", "airflow", "serving")}  # owned by the role of its name
 _HBA = "host all all 127.0.0.1/32 scram-sha-256\nlocal all all scram-sha-256\n"
 
 

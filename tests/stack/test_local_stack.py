@@ -170,6 +170,19 @@ def test_source_database_is_owned_by_the_shop_and_closed_to_others(stack: StartP
             connection.execute("delete from customers")
 
 
+def test_serving_database_is_owned_by_its_role_and_closed_to_others(stack: StartParts) -> None:
+    """The role may make schemas there, and can enter no other database of the server."""
+    settings = stack(parts=("control",))
+
+    with psycopg.connect(settings.serving_dsn()) as connection:
+        connection.execute("create schema own")
+        connection.rollback()
+
+    for other in ("deltaworks", "airflow"):
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            psycopg.connect(settings.serving_dsn(), dbname=other)
+
+
 def test_doctor_finds_nothing_wrong_and_then_what_is_wrong(stack: StartParts) -> None:
     """A healthy stack has no finding; a topic with other settings than declared is named with its next step."""
     settings = stack(parts=("connect",))
