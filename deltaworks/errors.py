@@ -62,6 +62,10 @@ class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 
 
+class OutletError(DeltaworksError):
+    """A table's copy in the serving database or in a topic cannot be brought up to date; it is tried again."""
+
+
 class CommandError(DeltaworksError):
     """A command cannot be carried out."""
 

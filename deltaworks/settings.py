@@ -35,6 +35,7 @@ _DATABASES = {
     "deltaworks": ("control", "deltaworks"),
     "airflow": ("control", "airflow"),
     "serving": ("control", "serving"),
+    "reader": ("control", "serving"),
     "control_admin": ("control", "postgres"),
 }
 
@@ -196,9 +197,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Address of the control store."""
         return self.dsn("deltaworks")
 
-    def serving_dsn(self) -> str:
-        """Address of the database for what works on the lake's results, outside Airflow and the control store."""
-        return self.dsn("serving")
+    def serving_dsn(self, role: str = "serving") -> str:
+        """Address of the database beside the lake, for its owner or for the role `reader`, who may only read copies."""
+        return self.dsn(role)
 
     def app(self, name: str) -> AppSettings:
         """Settings of an app; an app that deltaworks.toml does not mention has the defaults."""

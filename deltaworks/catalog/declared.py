@@ -70,6 +70,11 @@ class Declared:
         return (*self.keys, "valid_from") if isinstance(self.table.kept_as, History) else self.keys
 
     @property
+    def copied(self) -> bool:
+        """Whether what changes in it goes elsewhere too. Rows of a table without keys do not change."""
+        return bool(self.keys) and (self.table.serves is not None or self.table.publishes is not None)
+
+    @property
     def reads(self) -> str:
         """What it reads, in words."""
         match self.table.reads:

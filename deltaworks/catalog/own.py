@@ -7,6 +7,7 @@ from itertools import chain
 
 from deltaworks.catalog.declared import HISTORY_COLUMNS
 from deltaworks.catalog.evolving import evolving, kept_column
+from deltaworks.catalog.outlets import outlet_findings
 from deltaworks.catalog.reading import NAME, Readable
 from deltaworks.catalog.stateful import stateful_findings
 from deltaworks.errors import DeclarationError
@@ -29,6 +30,7 @@ def own_findings(table: Readable) -> Iterator[Finding]:
         *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _keep_days),
         _partition,
         stateful_findings,
+        outlet_findings,
     )
     further = rules if misplaced else (_keeping, _wires, *rules)  # what only follows from a wrong layer is not told
     return chain(misplaced, chain.from_iterable(rule(table) for rule in further))

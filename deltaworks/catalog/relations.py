@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 
+from deltaworks.catalog.outlets import topic_findings
 from deltaworks.catalog.project import ProjectNames
 from deltaworks.catalog.reading import LAYERS, Readable
 from deltaworks.catalog.stateful import stateful_relations
@@ -22,6 +23,7 @@ def relation_findings(tables: Mapping[str, Readable], names: set[str], project: 
         )
         yield from _topics(table, project)
     yield from _truncates(tables, project)
+    yield from topic_findings(tables, project)
     yield from _cycle(tables)
     yield from _apps(tables, names, project)
 
@@ -122,7 +124,12 @@ def _truncates(tables: Mapping[str, Readable], project: ProjectNames) -> Iterato
 
 
 def _cycle(tables: Mapping[str, Readable]) -> Iterator[Finding]:
-    graph = {name: [i for i in tables[name].declared.inputs if i in tables] for name in sorted(tables)}
+    published = {p.topic: name for name, one in tables.items() if (p := one.declared.table.publishes) is not None}
+    graph = {}
+    for name in sorted(tables):
+        declared = tables[name].declared
+        by_topic = [published[topic] for topic in declared.topics if topic in published]
+        graph[name] = [*(i for i in declared.inputs if i in tables), *by_topic]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ from deltaworks.errors import ControlError
 from deltaworks.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from deltaworks.control import Store
+    from deltaworks.control import Heartbeat, Store
     from deltaworks.supervise.judge import Seen, Verdict
 
 DRAIN_SECONDS_MAX = 60.0  # a driver ends its micro-batch and leaves; a batch takes seconds
@@ -108,10 +108,12 @@ def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
             for row in rows
         ]
         for row in plain:
-            del row["reason"]
+            del row["reason"], row["copies"]
         show.listing(plain, title="apps", as_json=False, empty='none; "deltaworks app start" declares the project\'s')
         for seen, verdict in zip(looks, verdicts, strict=True):
             _say(f"{seen.app.name}: {verdict.reason}")
+        if copies := [copy for row in rows for copy in row["copies"]]:
+            show.listing(copies, title="copies", as_json=False)
     if any(verdict.state in _BAD for verdict in verdicts):
         raise typer.Exit(1)
 
@@ -135,7 +137,7 @@ def run(
 
 @contextmanager
 def _store(loaded: Settings) -> "Iterator[Store]":
-    from deltaworks.control import Store
+    from deltaworks.control import Heartbeat, Store
 
     with Store(loaded.control_dsn(), application="deltaworks cli") as store:
         yield store
@@ -209,7 +211,7 @@ def _complain(apps: Sequence[str], further: str, next_step: str) -> None:
         raise typer.Exit(1)
 
 
-def _row(seen: "Seen", verdict: "Verdict") -> dict[str, object]:
+def _row(seen: "Seen", verdict: "Verdict") -> dict[str, Any]:
     from deltaworks.supervise.judge import lag_rows
 
     lease, beat = seen.lease, seen.heartbeat
@@ -226,7 +228,24 @@ def _row(seen: "Seen", verdict: "Verdict") -> dict[str, object]:
         "lag_rows": lag_rows(present) if present else None,
         "commit_seconds": _age(beat.progress.get("last_commit_at") if beat else None, seen.at),
         "reason": verdict.reason,
+        "copies": _copies(present, seen.at) if present else [],
     }
+
+
+def _copies(beat: "Heartbeat", now: datetime) -> list[dict[str, object]]:
+    """How far behind its table each copy is; None where it is as new, or was not made yet."""
+    from deltaworks.supervise.judge import copies_of
+
+    return [
+        {
+            "table": copy["table"],
+            "to": copy["to"],
+            "versions_behind": copy["newest"] - copy["version"] if copy["version"] >= 0 else None,
+            "behind_seconds": _age(copy["behind_since"], now),
+            "error": copy["error"],
+        }
+        for copy in copies_of(beat)
+    ]
 
 
 def _age(at: object, now: datetime) -> float | None:

@@ -1,8 +1,9 @@
 """Questions to the broker that Spark does not answer. No Spark here."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -10,8 +11,27 @@ from deltaworks.errors import SourceError
 
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
-_ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_ELECTING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+_Answer = TypeVar("_Answer")
 _AGAIN_SECONDS = 0.2
+
+
+def patiently(ask: Callable[[], _Answer], *, seconds_max: float) -> _Answer:
+    """Ask again while the broker has only just started: it leads its partitions and groups a moment later."""
+    until = time.monotonic() + seconds_max
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _ELECTING or time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -54,18 +74,11 @@ class Broker:
         return found
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        until = time.monotonic() + self._timeout
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=max(0.1, until - time.monotonic())
-                )
-            except KafkaException as error:  # a broker that has just started leads its partitions a moment later
-                if error.args[0].code() not in _ELECTING or time.monotonic() > until:
-                    raise
-                time.sleep(_AGAIN_SECONDS)
-            else:
-                return int(low), int(high)
+        place = TopicPartition(topic, partition)
+        low, high = patiently(
+            lambda: self._consumer.get_watermark_offsets(place, timeout=self._timeout), seconds_max=self._timeout
+        )
+        return int(low), int(high)
 
     def reachable(
         self, edges: Mapping[str, Mapping[str, Edge]], offsets: Mapping[str, Mapping[str, int]]

@@ -25,6 +25,7 @@ from deltaworks.engine.commands import Orders
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import BrokerWitness, Examiner
 from deltaworks.engine.heart import Heart
+from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.points import die_at
 from deltaworks.engine.session import open_session
@@ -43,6 +44,7 @@ EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
+OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 log = logging.getLogger("deltaworks.driver")
 
@@ -104,24 +106,37 @@ class Driver:
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
         self._obey_waiting(spark)
+        outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
-        self.heart.watch(flow, broker, Examiner(BrokerWitness(bootstrap=self.settings.kafka), flow.bronze))
+        outlets.start()
+        self.heart.watch(flow, outlets, broker, Examiner(BrokerWitness(bootstrap=self.settings.kafka), flow.bronze))
         self.heart.state = "running"
         try:
             self._loop(spark, query, closing)
+        except BaseException:
+            outlets.close()
+            raise
         finally:
             with self.lock:
                 self.stopping = True
             query.stop()
-        if self.failure is not None:  # the last batch, while the app was draining
-            raise self.failure
-        self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
-        with self.lock:
-            flow.settle()
-            closing.announce()
-        error = flow.detached.error()
+        self._leave(flow, closing, outlets)
+
+    def _leave(self, flow: Flow, closing: Closing, outlets: Outlets) -> None:
+        """What is left to do once no batch comes any more."""
+        try:
+            if self.failure is not None:  # the last batch, while the app was draining
+                raise self.failure
+            self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
+            with self.lock:
+                flow.settle()
+                closing.announce()
+            behind = outlets.finish(seconds_max=OUTLETS_SECONDS_MAX)
+        finally:
+            outlets.close()
+        error = flow.detached.error() or behind
         if self.drain and error is not None:  # a drain is to leave nothing behind
             raise error
 

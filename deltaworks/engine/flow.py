@@ -167,7 +167,9 @@ class Flow:
                 raise DeclarationError(declared.name, f"cannot be kept as {kept}", 'Run "deltaworks table check"')
 
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
-        followed = any(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
+        followed = declared.copied or any(
+            isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name)
+        )
         partition = partition_of(declared, schema)
         addable = _addable(declared)
         return Input(

@@ -15,6 +15,7 @@ from deltaworks.control.heartbeats import DriverState
 from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import Examiner
+from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
 from deltaworks.errors import ControlError, LeaseLostError
 
@@ -37,6 +38,7 @@ class Heart:
         self.error: str | None = None
         self.lost: LeaseLostError | None = None
         self._flow: Flow | None = None
+        self._outlets: Outlets | None = None
         self._broker: Broker | None = None
         self._examiner: Examiner | None = None
         self._ends: dict[str, dict[str, Edge]] = {}
@@ -50,9 +52,9 @@ class Heart:
         """Begin to beat."""
         self._thread.start()
 
-    def watch(self, flow: Flow, broker: Broker, examiner: Examiner) -> None:
-        """Tell this flow's progress from now on; have the gaps in what it reads explained."""
-        self._flow, self._broker, self._examiner = flow, broker, examiner
+    def watch(self, flow: Flow, outlets: Outlets, broker: Broker, examiner: Examiner) -> None:
+        """Tell this flow's progress from now on, and its copies'; have the gaps in what it reads explained."""
+        self._flow, self._outlets, self._broker, self._examiner = flow, outlets, broker, examiner
         self._eyes.start()
 
     def stop(self, state: DriverState, *, error: BaseException | None = None) -> None:
@@ -115,6 +117,7 @@ class Heart:
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
                 for name, one in list(flow.detached.tables.items())
             },
+            "outlets": [] if self._outlets is None else self._outlets.progress(),
             "error": self.error,
             "tables": tables,
         }

@@ -29,6 +29,7 @@ CHECKPOINT_COMMITS = 20
 # Log clean-up and checkpoints are the owner's work, outside the hot path: both are off in each commit.
 HOOKS_OFF = deltalake.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 TXN_APP = "deltaworks"
+CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 _FILES_AHEAD = 1
 """Where rows may be too many, those of further files are not unpacked beforehand."""
 _Part = TypeVar("_Part", pa.Table, pa.RecordBatch)
@@ -86,6 +87,8 @@ class OwnedTable:
         self.entry: Entry = self._last_entry()
         if self.outdated is None:
             self._add_columns(entry)
+            if change_feed:
+                self._keep_changes(entry)
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
@@ -94,7 +97,7 @@ class OwnedTable:
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         reached(self.name, entry.kind, "before-commit")
-        configuration = {"delta.enableChangeDataFeed": "true"} if change_feed else {}
+        configuration = CHANGE_FEED if change_feed else {}
         deltalake.DeltaTable.create(
             str(self.path),
             schema=self.stored,
@@ -133,13 +136,28 @@ class OwnedTable:
         if not missing:
             return
         fields = [deltalake.Field.from_arrow(field) for field in missing]
-        entry = replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch)
+        entry = self._widened(opened)
         self.delta.alter.add_columns(
             fields, commit_properties=self.properties(entry), post_commithook_properties=HOOKS_OFF
         )
+        self._follow(entry)
+        log.warning("%s: added %s; rows from before have null", self.name, ", ".join(field.name for field in missing))
+
+    def _keep_changes(self, opened: Entry) -> None:
+        """Somebody follows its changes who did not when the table was made: they are told from here on."""
+        if self.delta.metadata().configuration.items() >= CHANGE_FEED.items():
+            return
+        entry = self._widened(opened)
+        self.delta.alter.set_table_properties(CHANGE_FEED, commit_properties=self.properties(entry))
+        self._follow(entry)
+        log.info("%s: its changes are kept from version %d on", self.name, self.version)
+
+    def _widened(self, opened: Entry) -> Entry:
+        return replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch)
+
+    def _follow(self, entry: Entry) -> None:
         self.delta = deltalake.DeltaTable(str(self.path))
         self.version, self.entry = self.delta.version(), entry
-        log.warning("%s: added %s; rows from before have null", self.name, ", ".join(field.name for field in missing))
 
     def refuse_other_columns(self, schema: pa.Schema) -> None:
         """Raise LakeError where rows of this schema are not as declared; columns that may be added may be missing."""

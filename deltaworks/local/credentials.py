@@ -9,7 +9,7 @@ from deltaworks.settings import Settings
 
 _PASSWORDS = (
     "source_admin", "shop", "debezium",  # roles of the source server
-    "control_admin", "deltaworks", "airflow", "serving",  # roles of the control server
+    "control_admin", "deltaworks", "airflow", "serving", "reader",  # roles of the control server
     "airflow_admin", "airflow_viewer",  # users of Airflow's pages
     "airflow_jwt", "airflow_session",  # signing keys
 )  # fmt: skip

@@ -51,7 +51,7 @@ _OWN = {
 }
 _ROLES = {
     "source": {"shop": "LOGIN", "debezium": "LOGIN REPLICATION"},
-    "control": {"deltaworks": "LOGIN", "airflow": "LOGIN", "serving": "LOGIN"},
+    "control": {"deltaworks": "LOGIN", "airflow": "LOGIN", "serving": "LOGIN", "reader": "LOGIN"},
 }
 _DATABASES = {"source": ("shop",), "control": ("deltaworks", "airflow", "serving")}  # owned by the role of its name
 _HBA = "host all all 127.0.0.1/32 scram-sha-256\nlocal all all scram-sha-256\n"
@@ -95,7 +95,9 @@ def create_databases(settings: Settings, server: str) -> None:
                 connection.execute(sql.SQL("create database {} owner {}").format(name, name))
             connection.execute(sql.SQL("revoke connect on database {} from public").format(sql.Identifier(database)))
     if server == "source":
-        _grant(settings, "debezium", "shop")
+        _grant(settings, server, "debezium", "shop")
+    else:
+        _grant(settings, server, "reader", "serving")
 
 
 def apply_schema(settings: Settings) -> None:
@@ -218,8 +220,8 @@ def _write(path: Path, text: str) -> None:
     _give(path)
 
 
-def _grant(settings: Settings, role: str, database: str) -> None:
-    with psycopg.connect(settings.dsn("source_admin"), autocommit=True, connect_timeout=10) as connection:
+def _grant(settings: Settings, server: str, role: str, database: str) -> None:
+    with psycopg.connect(settings.dsn(f"{server}_admin"), autocommit=True, connect_timeout=10) as connection:
         statement = sql.SQL("grant connect on database {} to {}")
         connection.execute(statement.format(sql.Identifier(database), sql.Identifier(role)))
 

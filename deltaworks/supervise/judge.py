@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from deltaworks.control import App, Heartbeat, Lease
 from deltaworks.supervise.launch import Launched
@@ -70,6 +70,11 @@ def lag_rows(heartbeat: Heartbeat) -> int:
     """Rows that wait in Kafka, over all topics and partitions."""
     lag = heartbeat.progress.get("lag") or {}
     return sum(int(rows or 0) for partitions in lag.values() for rows in (partitions or {}).values())
+
+
+def copies_of(heartbeat: Heartbeat) -> list[dict[str, Any]]:
+    """The copies that the driver keeps beside the lake, as it told them."""
+    return list(heartbeat.progress.get("outlets") or [])
 
 
 def _without_driver(seen: Seen) -> Verdict:
@@ -154,10 +159,13 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
 
 
 def _set_aside(heartbeat: Heartbeat) -> str:
-    """Tables that fail and are tried again while the others go on; empty if there are none."""
+    """Tables and copies that fail and are tried again while the others go on; empty if there are none."""
     tables = heartbeat.progress.get("detached") or {}
-    told = "; ".join(f"{table}: {found['error']}" for table, found in tables.items())
-    return f"set aside and tried again: {told}" if tables else ""
+    copies = [copy for copy in copies_of(heartbeat) if copy["error"]]
+    told = "; ".join(
+        [*(f"{table}: {found['error']}" for table, found in tables.items()), *(c["error"] for c in copies)]
+    )
+    return f"set aside and tried again: {told}" if told else ""
 
 
 def _still(seen: Seen, heartbeat: Heartbeat, *names: str) -> float:

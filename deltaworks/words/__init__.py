@@ -3,6 +3,7 @@
 from deltaworks.words.duration import days, hours, minutes, seconds
 from deltaworks.words.keeping import add, aggregate, append, greatest, history, latest, least, raw, stateful, view
 from deltaworks.words.lateness import correct, drop, side_output
+from deltaworks.words.outlets import changelog, events, postgres
 from deltaworks.words.partitioning import day_of
 from deltaworks.words.reading import debezium, ignore, json, kafka, keep, refuse
 from deltaworks.words.sharing import share
@@ -14,11 +15,13 @@ __all__ = [
     "add",
     "aggregate",
     "append",
+    "changelog",
     "correct",
     "day_of",
     "days",
     "debezium",
     "drop",
+    "events",
     "greatest",
     "history",
     "hours",
@@ -29,6 +32,7 @@ __all__ = [
     "latest",
     "least",
     "minutes",
+    "postgres",
     "raw",
     "refuse",
     "seconds",

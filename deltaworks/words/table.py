@@ -7,6 +7,7 @@ from deltaworks.words._word import word
 from deltaworks.words.duration import days
 from deltaworks.words.keeping import KeptAs
 from deltaworks.words.lateness import Late
+from deltaworks.words.outlets import Changelog, Events, Postgres
 from deltaworks.words.partitioning import DayOf
 from deltaworks.words.reading import Reads
 from deltaworks.words.sharing import Share, share
@@ -51,5 +52,9 @@ class Table:
     keep_days: int | None = None
     """Of events and what is computed from them: rows are deleted when their event time is so many days before the
     latest one. Of a group or a session that is to be the time at which it begins."""
+    serves: Postgres | None = None
+    """A copy in the serving database, for look-ups in milliseconds and search by words."""
+    publishes: Changelog | Events | None = None
+    """A topic that its changes or its new rows are published to."""
     bad_rows_max: Share = share(0.5, of=1_000)
     """Of a table that parses: if more of its last rows are refused, its app stops. `share(1.0, of=1)` never does."""

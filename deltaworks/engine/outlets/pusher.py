@@ -1,0 +1,174 @@
+"""Brings the copies of an app's tables up to date, on a thread of its own beside the driver's.
+
+It reads what is committed, so it needs no lock; a database that is away holds up no table.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.log import read_log
+from deltaworks.engine.outlets.feed import Feed
+from deltaworks.engine.outlets.publishing import Publishing
+from deltaworks.engine.outlets.serving import Serving
+from deltaworks.errors import DeltaworksError, LeaseLostError
+from deltaworks.settings import Settings
+
+LOOK_SECONDS = 0.25
+AGAIN_SECONDS = (1.0, 30.0)
+"""Between two attempts after a failure: at first, and at most; each time twice as long."""
+log = logging.getLogger("deltaworks.outlets")
+
+
+class Outlet(Protocol):
+    """A table's copy somewhere."""
+
+    declared: Declared
+    feed: Feed
+    to: str
+    version: int
+
+    def push(self, newest: int) -> None:
+        """Bring it to this version; raises OutletError."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass
+class _Line:
+    outlet: Outlet
+    newest: int = -1
+    error: str | None = None
+    failures: int = 0
+    due: float = 0.0
+    current: bool = field(default=False)
+
+
+class Outlets:
+    """All copies of an app's tables."""
+
+    def __init__(self, tables: Iterable[Declared], settings: Settings, *, guard: Callable[[], None]) -> None:
+        """Connect to nothing yet. `guard` raises LeaseLostError where somebody else owns the app."""
+        self._guard = guard
+        self._lines = [line for declared in tables for line in _lines(declared, settings)]
+        self._stop, self._turn = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="outlets", daemon=True)
+
+    def start(self) -> None:
+        """Begin, if there are any."""
+        if self._lines:
+            self._thread.start()
+
+    def finish(self, *, seconds_max: float) -> DeltaworksError | None:
+        """Stop the thread, and bring all copies to where the tables are now, as far as the time goes; what failed."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=seconds_max)
+        until = time.monotonic() + seconds_max
+        while any(not line.current for line in self._lines):
+            for line in self._lines:
+                line.due = 0.0
+            failed = self._round()
+            if failed is not None and time.monotonic() > until:
+                return failed
+            if failed is not None:
+                time.sleep(AGAIN_SECONDS[0])
+        return None
+
+    def close(self) -> None:
+        """Stop the thread and let go of all connections, whatever is not done yet."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=AGAIN_SECONDS[1])
+        for line in self._lines:
+            line.outlet.close()
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Per copy: the table's version and its own, since when it lacks something, the last error."""
+        return [
+            {
+                "table": line.outlet.declared.name,
+                "to": line.outlet.to,
+                "version": line.outlet.version,
+                "newest": line.newest,
+                "behind_since": _since(line),
+                "error": line.error,
+            }
+            for line in self._lines
+        ]
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            try:
+                self._round()
+            except LeaseLostError:  # the driver's own threads meet it too, and end the process
+                return
+
+    def _round(self) -> DeltaworksError | None:
+        """Push what is due; gives the last error. Raises LeaseLostError."""
+        failed = None
+        with self._turn:
+            for line in self._lines:
+                failed = self._push(line) or failed
+        return failed
+
+    def _push(self, line: _Line) -> DeltaworksError | None:
+        newest = line.outlet.feed.newest()
+        if newest is None:
+            line.current = True
+            return None
+        line.newest = newest
+        line.current = line.outlet.version == newest and line.error is None
+        if line.current or time.monotonic() < line.due:
+            return None
+        self._guard()
+        try:
+            line.outlet.push(newest)
+        except LeaseLostError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a copy that fails, for whatever reason, ends no table
+            return self._failed(line, error)
+        if line.error is not None:
+            log.info("%s to %s goes on", line.outlet.declared.name, line.outlet.to)
+        line.error, line.failures, line.current = None, 0, True
+        return None
+
+    def _failed(self, line: _Line, error: Exception) -> DeltaworksError:
+        first, most = AGAIN_SECONDS
+        line.due = time.monotonic() + min(most, first * 2**line.failures)
+        line.failures += 1
+        told = error if isinstance(error, DeltaworksError) else _unexpected(line, error)
+        if str(told) != line.error:
+            log.warning("%s", told, exc_info=None if told is error else error)
+        line.error = str(told)
+        return told
+
+
+def _lines(declared: Declared, settings: Settings) -> Iterable[_Line]:
+    layer, table = declared.name.split(".", 1)
+    path = settings.lake / layer / table
+    if declared.table.serves is not None:
+        feed = Feed(declared, path, bytes_max=settings.arrow_bytes_max)
+        yield _Line(Serving(declared, feed, dsn=settings.serving_dsn()))
+    if declared.table.publishes is not None:
+        feed = Feed(declared, path, bytes_max=settings.arrow_bytes_max)
+        yield _Line(Publishing(declared, feed, bootstrap=settings.kafka))
+
+
+def _unexpected(line: _Line, error: Exception) -> DeltaworksError:
+    finding = f"{type(error).__name__}: {str(error)[:300]}"
+    return DeltaworksError(f"{line.outlet.declared.name} to {line.outlet.to}", finding, "Look at the app's log")
+
+
+def _since(line: _Line) -> str | None:
+    """When the oldest version was committed that the copy lacks."""
+    if line.outlet.version < 0 or line.outlet.version >= line.newest:
+        return None
+    logged = read_log(line.outlet.feed.path, line.outlet.version + 1)
+    return logged.at.astimezone(UTC).isoformat() if logged is not None and isinstance(logged.at, datetime) else None
