@@ -137,7 +137,7 @@ def run(
 
 @contextmanager
 def _store(loaded: Settings) -> "Iterator[Store]":
-    from deltaworks.control import Heartbeat, Store
+    from deltaworks.control import Store
 
     with Store(loaded.control_dsn(), application="deltaworks cli") as store:
         yield store
@@ -233,7 +233,7 @@ def _row(seen: "Seen", verdict: "Verdict") -> dict[str, Any]:
 
 
 def _copies(beat: "Heartbeat", now: datetime) -> list[dict[str, object]]:
-    """How far behind its table each copy is; None where it is as new, or was not made yet."""
+    """How far behind its table each copy is; None while this driver has not brought it anywhere yet."""
     from deltaworks.supervise.judge import copies_of
 
     return [
