@@ -21,6 +21,9 @@ def register(main: typer.Typer) -> None:
 def sql(
     query: Annotated[str, typer.Argument(help='One reading statement, e.g. "show tables"; - reads it from stdin.')],
     *,
+    served: Annotated[
+        bool, typer.Option("--served", help="Ask the copies in the serving database instead, in Postgres's SQL.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list of objects.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV with a header (RFC 4180).")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Most rows to give; 1000 in a table, else all.")] = None,
@@ -31,6 +34,9 @@ def sql(
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     text = sys.stdin.read() if query == "-" else query
+    if served:
+        _served(text, as_json=as_json, as_csv=as_csv, limit=limit, timeout=timeout)
+        return
     from deltaworks.analyst import connect
 
     with connect(settings().lake, memory=memory) as lake:
@@ -40,6 +46,19 @@ def sql(
         with lake.stream(text, timeout_seconds=timeout) as (columns, batches):
             write = answers.write_json if as_json else answers.write_csv
             write([column.name for column in columns], _first(limit, batches))
+
+
+def _served(text: str, *, as_json: bool, as_csv: bool, limit: int | None, timeout: float) -> None:
+    from deltaworks.served import ask
+
+    plain = not as_json and not as_csv
+    rows_max = limit or (_ROWS_SHOWN if plain else None)
+    answer = ask(settings(), text, timeout_seconds=timeout, rows_max=rows_max)
+    if plain:
+        answers.show(answer)
+        return
+    write = answers.write_json if as_json else answers.write_csv
+    write([column.name for column in answer.columns], answer.rows)
 
 
 def _first(limit: int | None, batches: Iterator[list[tuple[object, ...]]]) -> Iterator[tuple[object, ...]]:

@@ -1,5 +1,6 @@
 """`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
 
+import re
 import shutil
 import time
 import uuid
@@ -18,7 +19,7 @@ from deltaworks.cli.context import settings
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.catalog import Catalog
+    from deltaworks.catalog import Catalog, Declared
 
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
@@ -36,10 +37,22 @@ def register(main: typer.Typer) -> None:
     main.command()(replay)
 
 
-def rebuild(table: _Table, *, by: By = None, reason: Reason = ASKED) -> None:
+def rebuild(
+    table: _Table,
+    *,
+    from_changelog: Annotated[
+        bool, typer.Option("--from-changelog", help="From its topic alone, as a table of the serving database.")
+    ] = False,
+    into: Annotated[
+        str | None, typer.Option(help="With --from-changelog: name of that table; default rebuilt.TABLE.")
+    ] = None,
+    by: By = None,
+    reason: Reason = ASKED,
+) -> None:
     """Compute a table again from all of its inputs, with the code and rules of now, and every table above it.
 
-    The stream goes on meanwhile; what it brings is in the new table too.
+    The stream goes on meanwhile; what it brings is in the new table too. With --from-changelog the lake is neither
+    read nor changed: what the topic holds becomes a table of the serving database.
     """
     from deltaworks import catalog
     from deltaworks.engine.rebuild import refuse, stage
@@ -48,6 +61,11 @@ def rebuild(table: _Table, *, by: By = None, reason: Reason = ASKED) -> None:
     now = settings()
     found = catalog.load(now.project)
     name = found[table].name  # raises, with the nearest name
+    if from_changelog:
+        _restore(found[name], now, into or f"rebuilt.{name.split('.', 1)[1]}")
+        return
+    if into is not None:
+        raise typer.BadParameter("goes with --from-changelog only", param_hint="--into")
     refuse(name, found)
 
     def lay_out(folder: Path) -> bool:
@@ -57,6 +75,15 @@ def rebuild(table: _Table, *, by: By = None, reason: Reason = ASKED) -> None:
         return True
 
     _publish(now, name, lay_out, by=by, reason=reason)
+
+
+def _restore(declared: "Declared", now: Settings, into: str) -> None:
+    from deltaworks.engine.outlets.restoring import restore
+
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}[.][a-z][a-z0-9_]{0,62}", into):
+        raise typer.BadParameter("is no name such as rebuilt.products", param_hint="--into")
+    rows = restore(declared, now, into=into)
+    _say(f'{into}: {rows:,} rows, from the topic alone; look at it with "deltaworks sql --served"')
 
 
 def backfill(

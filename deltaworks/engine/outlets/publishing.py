@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.broker import patiently
@@ -100,7 +100,7 @@ class Publishing:
         )
         self._producer.init_transactions(SECONDS_MAX)
         group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        self._group = Consumer(common | group | {"enable.partition.eof": True})
+        self._group = Consumer(common | group)
 
     def _told(self) -> int | None:
         """The version that was published last; None if nothing was, or of another table of this name."""
@@ -160,12 +160,29 @@ class Publishing:
 
     def _keys_in_topic(self) -> set[bytes]:
         """Keys whose newest message is a row."""
-        consumer, topic = self._group, self._publishes.topic
-        assert consumer is not None, "opened before"
-        parts = consumer.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, part, 0) for part in parts])
         found: dict[bytes, bool] = {}
-        left = set(parts)
+        for key, value in messages_of(self._publishes.topic, bootstrap=self._bootstrap):
+            found[key] = value is not None
+        return {key for key, row in found.items() if row}
+
+
+def messages_of(topic: str, *, bootstrap: str) -> Iterator[tuple[bytes, bytes | None]]:
+    """Key and value of the committed messages that have a key, up to where the topic ends now, in order per partition.
+
+    Raises OutletError if there is no such topic or the broker falls silent.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "deltaworks.changelog", "enable.auto.commit": False,
+            "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 2,
+        }
+    )  # fmt: skip
+    try:
+        known = consumer.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
+        if known.error is not None:
+            raise OutletError(f"topic {topic}", "the broker has no such topic", 'Run "deltaworks up"')
+        consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in known.partitions])
+        left = set(known.partitions)
         while left:
             message = consumer.poll(SECONDS_MAX)
             if message is None:
@@ -176,9 +193,9 @@ class Publishing:
             elif error is not None:
                 raise KafkaException(error)
             elif (key := message.key()) is not None:
-                found[key] = message.value() is not None
-        consumer.unassign()
-        return {key for key, row in found.items() if row}
+                yield key, message.value()
+    finally:
+        consumer.close()
 
 
 def _produce(producer: Producer, topic: str, **message: Any) -> None:

@@ -205,6 +205,12 @@ class Copy:
                 _by_column(there),
             )
 
+    def rows(self, connection: Connection[Any]) -> int:
+        """How many there are."""
+        counted = connection.execute(sql.SQL("select count(*) from {}").format(self._table)).fetchone()
+        assert counted is not None, "a count is a row"
+        return int(counted[0])
+
     def _words(self) -> sql.Composable:
         """The search columns as words, each with its weight; the fourth and all after it weigh the same."""
         language = sql.Literal(self._language)
