@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -47,7 +47,6 @@ class _Line:
     error: str | None = None
     failures: int = 0
     due: float = 0.0
-    current: bool = field(default=False)
 
 
 class Outlets:
@@ -71,15 +70,13 @@ class Outlets:
         if self._thread.ident is not None:
             self._thread.join(timeout=seconds_max)
         until = time.monotonic() + seconds_max
-        while any(not line.current for line in self._lines):
+        while True:
             for line in self._lines:
                 line.due = 0.0
             failed = self._round()
-            if failed is not None and time.monotonic() > until:
+            if failed is None or time.monotonic() > until:
                 return failed
-            if failed is not None:
-                time.sleep(AGAIN_SECONDS[0])
-        return None
+            time.sleep(AGAIN_SECONDS[0])
 
     def close(self) -> None:
         """Stop the thread and let go of all connections, whatever is not done yet."""
@@ -121,11 +118,10 @@ class Outlets:
     def _push(self, line: _Line) -> DeltaworksError | None:
         newest = line.outlet.feed.newest()
         if newest is None:
-            line.current = True
             return None
         line.newest = newest
-        line.current = line.outlet.version == newest and line.error is None
-        if line.current or time.monotonic() < line.due:
+        current = line.outlet.version == newest and line.error is None
+        if current or time.monotonic() < line.due:
             return None
         self._guard()
         try:
@@ -136,7 +132,7 @@ class Outlets:
             return self._failed(line, error)
         if line.error is not None:
             log.info("%s to %s goes on", line.outlet.declared.name, line.outlet.to)
-        line.error, line.failures, line.current = None, 0, True
+        line.error, line.failures = None, 0
         return None
 
     def _failed(self, line: _Line, error: Exception) -> DeltaworksError:

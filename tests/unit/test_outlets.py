@@ -1,0 +1,111 @@
+"""The driver's thread that keeps copies up to date, with a serving database that goes and comes back."""
+
+import logging
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deltaworks.engine.outlets import pusher
+from deltaworks.engine.outlets.pusher import Outlets
+from deltaworks.errors import LeaseLostError
+from deltaworks.settings import Settings
+from tests.arrow_flows import ArrowOwner
+from tests.copied_table import NAME, copied, rows
+from tests.flows import Log
+from tests.running_stack import wait_until
+from tests.scratch_postgres import ScratchPostgres, scratch_postgres
+from tests.source_table import SourceTable
+
+
+def serving(server: ScratchPostgres, settings: Settings) -> Settings:
+    """Settings whose serving database is on this server."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("create role reader")
+        connection.execute("create role serving login password 'secret'")
+        connection.execute("create database serving owner serving")
+    settings.secrets.mkdir(parents=True)
+    (settings.secrets / "serving").write_text("secret")
+    return settings.changed(port_control=server.port)
+
+
+def served(server: ScratchPostgres) -> list[tuple[int, str | None]]:
+    """Id and city of the copy's rows."""
+    with psycopg.connect(server.dsn_of("serving")) as connection:
+        return connection.execute("select id, city from silver.people order by id").fetchall()
+
+
+def test_copy_goes_on_when_its_database_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it is away the error is told, once; afterwards all that was missed is there, and no lag is told."""
+    monkeypatch.setattr(pusher, "AGAIN_SECONDS", (0.1, 0.3))
+    caplog.set_level(logging.INFO, "deltaworks.outlets")
+    with scratch_postgres() as server:
+        settings = serving(server, copied(tmp_path, "serves=postgres(),"))
+        owner, log, source = ArrowOwner(settings, "tiny"), Log(), SourceTable()
+
+        def insert(city: str) -> None:
+            source.insert(len(source.rows) + 1, city=city)
+            log.send(source.log[-1:])
+            owner.take(log.batch())
+
+        outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
+        outlets.start()
+        insert("Graz")
+        wait_until(lambda: outlets.progress()[0]["version"] == outlets.progress()[0]["newest"] > 0, what="the copy")
+        assert served(server) == [(1, "Graz")]
+
+        server.stop()
+        insert("Linz")
+        wait_until(lambda: outlets.progress()[0]["error"] is not None, what="the error")
+        told = outlets.progress()[0]
+        assert told["behind_since"] is not None
+        assert told["version"] < told["newest"]
+        time.sleep(1)
+        server.start()
+        insert("Wien")
+
+        assert outlets.finish(seconds_max=20) is None
+        outlets.close()
+        assert served(server) == [(row["id"], row["city"]) for row in rows(owner)]
+        assert outlets.progress()[0] == {
+            "table": NAME, "to": "postgres", "version": told["newest"] + 1, "newest": told["newest"] + 1,
+            "behind_since": None, "error": None,
+        }  # fmt: skip
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert 1 <= len(warnings) <= 3  # the server's end and its absence read differently
+    assert all(text.startswith(f"{NAME} in Postgres: ") for text in warnings)
+
+
+def test_who_owns_the_app_no_longer_pushes_nothing(tmp_path: Path) -> None:
+    """The lease is looked at before each push."""
+    with scratch_postgres() as server:
+        settings = serving(server, copied(tmp_path, "serves=postgres(),"))
+        owner, log, source = ArrowOwner(settings, "tiny"), Log(), SourceTable()
+        source.insert(1, city="Graz")
+        log.send(source.log)
+        owner.take(log.batch())
+
+        def lost() -> None:
+            raise LeaseLostError("app tiny", "another driver owns it", "Nothing")
+
+        outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lost)
+        with pytest.raises(LeaseLostError):
+            outlets.finish(seconds_max=5)
+        with psycopg.connect(server.dsn_of("serving")) as connection:
+            assert connection.execute("select to_regclass('silver.people')").fetchone() == (None,)
+
+
+def test_a_copy_that_cannot_be_made_is_told_at_the_end(tmp_path: Path) -> None:
+    """A drain that leaves a copy behind says so."""
+    with scratch_postgres() as server:
+        settings = serving(server, copied(tmp_path, "serves=postgres(),")).changed(port_control=1)
+        owner = ArrowOwner(settings, "tiny")
+        outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
+
+        failed = outlets.finish(seconds_max=1)
+
+        assert failed is not None
+        assert str(failed).startswith(f"{NAME} in Postgres: ")
