@@ -59,6 +59,7 @@ def demo(
     _settled(now, clock)
     equal = _checked(now, clock)
     _report(now)  # before new rows come: it shows what was just compared
+    _systems(now)
     _left_running(now, clock)
     if not equal:
         raise typer.Exit(1)
@@ -116,15 +117,24 @@ def _first_source_rows(now: Settings, clock: Clock) -> None:
     """What the sources have, while Airflow's pages are still starting."""
     from deltaworks.engine.broker import Broker
 
-    broker = Broker(bootstrap=now.kafka, group="deltaworks.demo")
+    broker, topics = Broker(bootstrap=now.kafka, group="deltaworks.demo"), _topics(now)
 
     def sent() -> dict[str, int] | None:
-        ends = {t: sum(e.high for e in parts.values()) for t, parts in broker.edges(now.topics).items()}
+        ends = {t: sum(e.high for e in parts.values()) for t, parts in broker.edges(topics).items()}
         return ends if all(ends.values()) else None
 
     found = _until(sent, seconds_max=120, place="the shop's topics", log="connect")
     broker.close()
     clock.say("first rows in Kafka: " + ", ".join(f"{count:,} in {topic}" for topic, count in sorted(found.items())))
+
+
+def _topics(now: Settings) -> list[str]:
+    """The topics that tables read and sources write; those that tables publish to fill later."""
+    from deltaworks import catalog
+
+    tables = catalog.load(now.project).tables.values()
+    published = {one.table.publishes.topic for one in tables if one.table.publishes is not None}
+    return [topic for topic in dict.fromkeys(t for one in tables for t in one.topics) if topic not in published]
 
 
 def _airflow_up(now: Settings, clock: Clock) -> None:
@@ -169,11 +179,11 @@ def _settled(now: Settings, clock: Clock) -> None:
     """Wait until every table has taken what bronze has and bronze what Kafka has."""
     from deltaworks.engine.broker import Broker
 
-    broker = Broker(bootstrap=now.kafka, group="deltaworks.demo")
+    broker, topics = Broker(bootstrap=now.kafka, group="deltaworks.demo"), _topics(now)
 
     def caught_up() -> bool | None:
         books = _ledger(now)
-        lines = books.lines(broker.reachable(broker.edges(now.topics), books.offsets()))
+        lines = books.lines(broker.reachable(broker.edges(topics), books.offsets()))
         done = books.settled and bool(lines) and all(line.verdict == "ok" for line in lines)
         return True if done else None
 
@@ -227,6 +237,14 @@ def _report(now: Settings) -> None:
     with connect(now.lake) as lake:
         newest = lake.sql("select max(minute) from gold.page_views_per_minute").rows[0][0]
     show.out.print(f"\nnewest minute in gold: {newest:%Y-%m-%d %H:%M} UTC\n")
+
+
+def _systems(now: Settings) -> None:
+    """A line per system of the shop, with numbers from its tables."""
+    done = subprocess.run(
+        [str(now.spark_python), "-m", "shop.systems"], env=now.inherited(), check=False, capture_output=True, text=True
+    )
+    show.out.print(done.stdout.rstrip() or done.stderr.rstrip(), markup=False, soft_wrap=True)
 
 
 def _ledger(now: Settings) -> "Ledger":
