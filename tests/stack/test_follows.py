@@ -86,6 +86,7 @@ def test_events_of_two_writers_leave_the_database_and_its_log_does_not(feed: Set
         one.tell("bob", follows=True)
         other.follow("cy")
         other.tell("cy", follows=True)
+        arrives(feed, "silver.follows", "member = 'cy'")  # so that a row is there to be deleted
         other.unfollow("cy")
         other.tell("cy", follows=False)
 
