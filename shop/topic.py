@@ -20,6 +20,8 @@ from deltaworks.errors import StackError
 
 TOPIC = "page_views"
 """The topic of page views."""
+QUEUE_MESSAGES_MAX = 100_000
+"""Messages that may wait for the broker; who has one more waits too."""
 _POLL_EVERY = 1_000  # messages; a poll serves the reports of failed deliveries
 
 
@@ -41,7 +43,7 @@ class Topics:
                 "acks": "all",
                 "enable.idempotence": True,  # retries after a lost answer neither double nor reorder
                 "message.timeout.ms": int(patience_seconds * 1000),  # how long a broker may be away
-                "queue.buffering.max.messages": 100_000,
+                "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
                 "queue.buffering.max.kbytes": 64 * 1024,
                 "linger.ms": 5,  # larger batches; a viewer does not notice 5 ms
                 "compression.type": "lz4",

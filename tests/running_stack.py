@@ -6,6 +6,7 @@
 `stack/conftest.py` keeps one for the whole session and starts further parts of it when a test asks for them.
 """
 
+import json
 import os
 import random
 import shutil
@@ -52,6 +53,15 @@ def running_stack(*, parts: Collection[str], project: Path | None = None) -> Ite
         finally:
             stack.down(settings)
         assert not (left := left_over(settings)), f"left over: {left}"
+
+
+def connector_for(*tables: str) -> str:
+    """The shop's connector, as it is, for other tables of the source."""
+    declared = json.loads((ROOT / "shop" / "connector.json").read_text())
+    names = [f"public.{table}" for table in tables]
+    declared["config"]["snapshot.include.collection.list"] = ",".join(names)
+    declared["config"]["table.include.list"] = ",".join([*names, "public.heartbeat"])
+    return json.dumps(declared, indent=2)
 
 
 def load_scratch(project: Path, *, data: Path) -> Settings:

@@ -1,6 +1,5 @@
 """The stack of the drill: the project tests/bank with Airflow, its lake on a small disk of its own if we are root."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from deltaworks.control import Store
 from deltaworks.local import stack
 from deltaworks.local.stack import SERVICES
 from deltaworks.settings import ROOT, Settings
-from tests.running_stack import START_SECONDS_MAX, left_over, load_scratch
+from tests.running_stack import START_SECONDS_MAX, connector_for, left_over, load_scratch
 
 PROJECT = ROOT / "tests" / "bank"
 DISK_BYTES = 2**30
@@ -41,10 +40,7 @@ def _project(folder: Path) -> Path:
     shutil.copytree(PROJECT, folder)
     (folder / "dags").mkdir()
     shutil.copy(ROOT / "dags" / "streams.py", folder / "dags")
-    declared = json.loads((ROOT / "shop" / "connector.json").read_text())
-    declared["config"]["snapshot.include.collection.list"] = "public.transfers"
-    declared["config"]["table.include.list"] = "public.transfers,public.heartbeat"
-    (folder / "connector.json").write_text(json.dumps(declared, indent=2))
+    (folder / "connector.json").write_text(connector_for("transfers"))
     return folder
 
 

@@ -34,7 +34,7 @@ from deltaworks.engine.ledger import Ledger
 from deltaworks.local import connect, stack
 from deltaworks.settings import ROOT, Settings
 from tests.chaos.workload import DOCUMENTS, PAIRS, PLAIN, WIDE, Source, Workload, rows
-from tests.running_stack import left_over, load_scratch, part, wait_until
+from tests.running_stack import connector_for, left_over, load_scratch, part, wait_until
 
 PROJECT = ROOT / "tests" / "changes"
 TOPIC = "shop.changes"
@@ -58,7 +58,7 @@ def source_and_broker() -> Iterator[Settings]:
     """Give settings with both Postgres servers and Kafka running, and the tables there; Connect is not started yet."""
     data = Path(tempfile.mkdtemp(prefix="deltaworks-"))
     project = Path(shutil.copytree(PROJECT, data / "project"))
-    (project / "connector.json").write_text(json.dumps(_connector()))
+    (project / "connector.json").write_text(connector_for("plain", "pairs", "wide", "documents"))
     settings = load_scratch(project, data=data)
     try:
         stack.up(settings, parts=("source", "control", "kafka"), seconds_max=SECONDS_MAX)
@@ -67,15 +67,6 @@ def source_and_broker() -> Iterator[Settings]:
         stack.down(settings)
     assert not (left := left_over(settings)), f"left over: {left}"
     shutil.rmtree(data, ignore_errors=True)  # after a failure it stays, with its logs
-
-
-def _connector() -> dict[str, Any]:
-    """The shop's connector, as it is, for other tables."""
-    declared: dict[str, Any] = json.loads((ROOT / "shop" / "connector.json").read_text())
-    tables = [f"public.{name}" for name in ("plain", "pairs", "wide", "documents")]
-    declared["config"]["snapshot.include.collection.list"] = ",".join(tables)
-    declared["config"]["table.include.list"] = ",".join([*tables, "public.heartbeat"])
-    return declared
 
 
 def run(

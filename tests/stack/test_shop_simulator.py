@@ -4,21 +4,28 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from deltaworks.engine.broker import Broker
+from deltaworks.errors import StackError
+from deltaworks.local import stack as local_stack
 from deltaworks.settings import ROOT, Settings
 from shop.events import TOPICS
 from shop.evidence import TopicLog, make_page_views, open_database, parse_page_views
-from tests.running_stack import part, wait_until
+from shop.topic import QUEUE_MESSAGES_MAX, Topics
+from tests.running_stack import START_SECONDS_MAX, part, wait_until
 
 StartParts = Callable[..., Settings]
 FAULTS = ("--duplicates", "0.02", "--out-of-order", "0.05", "--late", "0.05", "--malformed", "0.01")
@@ -129,3 +136,41 @@ def test_other_events_can_be_sent_alone_or_left_out(services: Settings) -> None:
     sent = [sum(topic["sent"] for topic in totals["events"].values()) for totals in (neither, alone, off)]
     assert sent == [0, 200, 0]
     assert [totals["messages"] for totals in (neither, alone, off)] == [0, 0, 200]
+
+
+def test_a_full_queue_holds_its_sender_up_and_drops_nothing(services: Settings) -> None:
+    """The broker is away: the queue takes what it may, the sender waits until it is back; patience ends in an error."""
+    topic, sent = f"fast-{uuid.uuid4().hex}", [str(number).encode() for number in range(QUEUE_MESSAGES_MAX + 20_000)]
+    admin = AdminClient({"bootstrap.servers": services.kafka})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
+    wait_until(lambda: topic in admin.list_topics(timeout=10).topics, what="the topic is known")
+    hasty = Topics(services.kafka, topics=(topic,), stopping=threading.Event(), patience_seconds=2)
+    patient = Topics(services.kafka, topics=(topic,), stopping=threading.Event())
+    with ThreadPoolExecutor(max_workers=1) as sender:
+        local_stack.hold(services, "kafka")
+        try:
+            sending = sender.submit(lambda: all(patient.send_to(topic, b"k", value) for value in sent))
+            wait_until(lambda: patient.sent >= QUEUE_MESSAGES_MAX, what="a full queue")
+            hasty.send_to(topic, b"k", b"in vain")
+            with pytest.raises(StackError, match="a message was not delivered"):
+                hasty.flush()  # two seconds, in which the other sender waits
+            waiting = patient.sent, sending.done()
+        finally:
+            local_stack.up(services, parts=("kafka",), seconds_max=START_SECONDS_MAX)
+        went_on = sending.result(timeout=60)
+    patient.flush()
+
+    assert waiting == (QUEUE_MESSAGES_MAX, False)
+    assert went_on
+    assert values_in(services, topic) == sent
+
+
+def values_in(settings: Settings, topic: str) -> list[bytes | None]:
+    """What a topic of one partition holds, in its order."""
+    reader = Consumer({"bootstrap.servers": settings.kafka, "group.id": "test", "enable.partition.eof": True})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    values = []
+    while (message := reader.poll(30)) is not None and message.error() is None:
+        values.append(message.value())
+    reader.close()
+    return values

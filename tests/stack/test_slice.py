@@ -18,6 +18,7 @@ from deltaworks.control import Store
 from deltaworks.engine.driver import EXIT_NOT_OWNER
 from deltaworks.local import stack
 from deltaworks.settings import ROOT, Settings
+from tests.running_driver import at_work, started
 from tests.running_stack import running_stack, wait_until
 
 SENT = ("--views", "400", "--rate", "200", "--orders", "20", "--order-rate", "20", "--seed", "7", "--json")
@@ -110,7 +111,7 @@ def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
     with Store(sources.control_dsn()) as store:
         store.declare_apps(["shop", "web"])
         store.desire("web", "running", by="test")
-    driver = _driver(sources)
+    driver = started(sources, "web")
     lake = connect(sources.lake)
     before = _views(lake)
     command(sources, "-m", "shop.simulate", "--views", "600", "--rate", "100", "--order-rate", "0", "--json")
@@ -140,7 +141,7 @@ def test_second_driver_is_refused(drained: Drained) -> None:
     sources = drained.settings
     with Store(sources.control_dsn()) as store:
         store.desire("web", "running", by="test")
-    driver = _driver(sources)
+    driver = started(sources, "web")
     with Store(sources.control_dsn()) as store:
         wait_until(
             lambda: (lease := store.lease("web")) is not None and lease.pid == driver.pid and lease.live,
@@ -158,7 +159,7 @@ def test_driver_waits_for_its_control_store(drained: Drained) -> None:
     """Without the store it commits until its lease ends, then waits; when the store is back it goes on."""
     sources = drained.settings.changed(lease_seconds=45)  # several turns of all tables
     log = sources.logs / "app-web.log"
-    with _at_work(sources) as driver, _simulating(sources):
+    with at_work(sources, "web") as driver, _simulating(sources):
         before = _commits(sources)
         wait_until(lambda: _commits(sources) > before, what="the first commits", seconds_max=SECONDS_MAX)
 
@@ -182,7 +183,7 @@ def test_driver_waits_for_its_control_store(drained: Drained) -> None:
 def test_driver_that_was_succeeded_while_it_waited_ends(drained: Drained) -> None:
     """The store was away, the lease ran out, somebody took the app: it ends as not the owner and commits nothing."""
     sources = drained.settings
-    with _at_work(sources) as driver:
+    with at_work(sources, "web") as driver:
         stack.hold(sources, "control")
         os.killpg(driver.pid, signal.SIGSTOP)  # it must not come first when the store is back
         time.sleep(sources.lease_seconds)
@@ -242,28 +243,6 @@ def _commits(settings: Settings) -> int:
 
 
 @contextmanager
-def _at_work(settings: Settings) -> "Iterator[subprocess.Popen[bytes]]":
-    """Give the driver of app web, at work; none is left at the end."""
-    with Store(settings.control_dsn()) as store:
-        store.desire("web", "running", by="test")
-        driver = _driver(settings)
-        try:
-            wait_until(lambda: _beats(store, driver.pid), what="the driver at work", seconds_max=SECONDS_MAX)
-            yield driver
-        finally:
-            if driver.poll() is None:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
-
-
-def _beats(store: Store, pid: int) -> bool:
-    lease, heartbeat = store.lease("web"), store.heartbeat("web")
-    if lease is None or heartbeat is None or lease.pid != pid:
-        return False
-    return heartbeat.epoch == lease.epoch and heartbeat.state == "running"
-
-
-@contextmanager
 def _simulating(settings: Settings) -> Iterator[None]:
     """Send page views all the time."""
     words = ("--views", "100000", "--rate", "50", "--order-rate", "0", "--json")
@@ -275,16 +254,3 @@ def _simulating(settings: Settings) -> Iterator[None]:
     finally:
         sending.kill()
         sending.wait()
-
-
-def _driver(settings: Settings) -> "subprocess.Popen[bytes]":
-    """Start the driver of app web, in a process group of its own."""
-    settings.logs.mkdir(parents=True, exist_ok=True)
-    with (settings.logs / "app-web.log").open("ab") as log:
-        started = subprocess.Popen(
-            [sys.executable, str(ROOT / "spark_apps/stream.py"), "--app", "web", "--project", str(ROOT)],
-            env=settings.inherited(), stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    time.sleep(0.5)  # a driver that cannot start at all has ended by now
-    assert started.poll() is None
-    return started
