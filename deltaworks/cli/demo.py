@@ -114,12 +114,14 @@ def _simulate(now: Settings, views: int, orders: int) -> "subprocess.Popen[str]"
 
 def _first_source_rows(now: Settings, clock: Clock) -> None:
     """What the sources have, while Airflow's pages are still starting."""
+    from deltaworks import catalog
     from deltaworks.engine.broker import Broker
 
+    read = dict.fromkeys(topic for one in catalog.load(now.project).tables.values() for topic in one.topics)
     broker = Broker(bootstrap=now.kafka, group="deltaworks.demo")
 
     def sent() -> dict[str, int] | None:
-        ends = {t: sum(e.high for e in parts.values()) for t, parts in broker.edges(now.topics).items()}
+        ends = {t: sum(e.high for e in parts.values()) for t, parts in broker.edges(read).items()}
         return ends if all(ends.values()) else None
 
     found = _until(sent, seconds_max=120, place="the shop's topics", log="connect")
@@ -199,8 +201,9 @@ def _checked(now: Settings, clock: Clock) -> bool:
 def _left_running(now: Settings, clock: Clock) -> None:
     from deltaworks.local import stack
 
-    stack.up(now, parts=("simulator",), wait_for=())
+    stack.up(now, parts=tuple(now.processes), wait_for=())
     clock.say("the shop goes on, slowly; everything is left running")
+    clock.say(f"order confirmations are posted and mailed into {now.data / 'inbox'}")
     login = f"user admin, password in {now.secrets / 'airflow_admin'}"
     show.out.print(f"\nAirflow   {now.airflow_url}   {login}\n", soft_wrap=True)
     show.out.print(_NEXT, highlight=False, markup=False, soft_wrap=True)
