@@ -67,8 +67,21 @@ class SourceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     schema_file: Path = field(name="schema")
     connector: Path
-    simulator: tuple[str, ...] = ()
-    """Python module and arguments that play the source, kept running by `deltaworks up simulator`."""
+
+
+class ProcessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program of the project's own that the local stack keeps running when it is asked for."""
+
+    run: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """Python module and arguments. `{data}`, `{part}` and `{port_inbox_smtp}`, a port below, are filled in."""
+    count: Positive = 1
+    """How many of them run side by side."""
+    after: tuple[str, ...] = ()
+    """Parts of the stack, other processes too, that must be ready before it starts."""
+    ports: dict[str, Port] = {}
+    """What it listens on, by name."""
+    ready: str | None = None
+    """The port whose `GET /` answers 200 when it is ready; without it: when it has lived for a second."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     apps: dict[str, AppSettings] = {}
     topics: dict[str, TopicSettings] = {}
     source: SourceSettings | None = None
+    processes: dict[str, ProcessSettings] = {}
     lease_seconds: Annotated[float, Meta(gt=1)] = 15
     """How long an app stays owned without a renewal."""
     arrow_bytes_max: Positive = 64 * 2**20
@@ -110,10 +124,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             values["apps"] = _each(declared["apps"], AppSettings, f"{file} [apps]")
         if "source" in declared:
             values["source"] = _checked(declared["source"], SourceSettings, f"{file} [source]")
+        if "processes" in declared:
+            values["processes"] = _each(declared["processes"], ProcessSettings, f"{file} [processes]")
         topics = folder / "topics.toml"
         if topics.is_file():
             values["topics"] = _each(_toml(topics), TopicSettings, str(topics))
-        values |= _from(env) | {"project": folder} | given
+        values |= _from(env, values.get("processes", {})) | {"project": folder} | given
         values["data"] = Path(values["data"]).resolve()
         return _checked(values, cls, str(file))
 
@@ -129,7 +145,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def environment(self) -> dict[str, str]:
         """The variables that make a child process load these same settings."""
         fields = ["project", "data", "jars", "spark_python", "airflow_python", "lease_seconds", "arrow_bytes_max"]
-        return {f"{_PREFIX}{name.upper()}": str(getattr(self, name)) for name in [*fields, *_PORTS.values()]}
+        values = {name: getattr(self, name) for name in fields} | self.ports
+        return {f"{_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
 
     def inherited(self) -> dict[str, str]:
         """The whole environment for a child process: this one's, with these settings in it."""
@@ -168,6 +185,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def kafka(self) -> str:
         """Bootstrap address of the broker."""
         return f"127.0.0.1:{self.port_kafka}"
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every port by its setting's name; `port_inbox_smtp` is `smtp` of the process `inbox`."""
+        own = {
+            port_setting(name, port): number
+            for name, one in self.processes.items()
+            for port, number in one.ports.items()
+        }
+        return {name: getattr(self, name) for name in _PORTS.values()} | own
 
     @property
     def airflow_url(self) -> str:
@@ -246,10 +273,20 @@ def _toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), str(error), "Mend the file") from None
 
 
-def _from(env: Mapping[str, str]) -> dict[str, str]:
+def _from(env: Mapping[str, str], processes: Mapping[str, ProcessSettings]) -> dict[str, Any]:
     """The settings given in the environment; a variable of ours that means nothing is refused."""
     found = {name.removeprefix(_PREFIX).lower(): value for name, value in env.items() if name.startswith(_PREFIX)}
+    moved = {}
+    for name, one in processes.items():
+        ports = {port: found.pop(port_setting(name, port), number) for port, number in one.ports.items()}
+        place = f"{_PREFIX}{port_setting(name, '*').upper()}"
+        moved[name] = _checked(structs.asdict(one) | {"ports": ports}, ProcessSettings, place)
     unknown = sorted(set(found) - set(Settings.names()))
     if unknown:
         raise SettingsError(f"{_PREFIX}{unknown[0].upper()}", "no such setting", "Take it out of the environment")
-    return found
+    return {"processes": moved, **found}
+
+
+def port_setting(process: str, name: str) -> str:
+    """What a port of a process is called among the settings."""
+    return f"port_{process}_{name}".lower()

@@ -1,1 +1,1 @@
-"""The example's source systems: the shop's database, a seeded simulator of its customers, and the demo's own check."""
+"""The example's systems: the shop's database, a seeded simulator, who tells customers, and the demo's own check."""

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from deltaworks import processes
 from deltaworks.local import stack
@@ -25,7 +24,6 @@ from deltaworks.settings import ROOT, Settings
 
 START_SECONDS_MAX = 240.0  # the whole stack takes 30 s; the rest is for a busy machine
 _PORTS_FROM, _PORTS_EACH = 20_000, 4_000  # below those that the system gives to clients
-_PORTS = tuple(name for name in Settings.names() if name.startswith("port_"))
 
 
 @contextmanager
@@ -66,8 +64,10 @@ def connector_for(*tables: str) -> str:
 
 def load_scratch(project: Path, *, data: Path) -> Settings:
     """Settings of a project with this data folder and free ports, whatever the environment says."""
-    ports: dict[str, Any] = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-    return Settings.load(project, environment={}, data=data, **ports)
+    names = Settings.load(project, environment={}).ports
+    ports = zip(names, free_ports(len(names)), strict=True)
+    environment = {f"DELTAWORKS_{name.upper()}": str(port) for name, port in ports}
+    return Settings.load(project, environment=environment, data=data)
 
 
 def free_ports(count: int) -> list[int]:

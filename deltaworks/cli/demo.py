@@ -209,8 +209,9 @@ def _checked(now: Settings, clock: Clock) -> bool:
 def _left_running(now: Settings, clock: Clock) -> None:
     from deltaworks.local import stack
 
-    stack.up(now, parts=("simulator",), wait_for=())
+    stack.up(now, parts=tuple(now.processes), wait_for=())
     clock.say("the shop goes on, slowly; everything is left running")
+    clock.say(f"order confirmations are posted and mailed into {now.data / 'inbox'}")
     login = f"user admin, password in {now.secrets / 'airflow_admin'}"
     show.out.print(f"\nAirflow   {now.airflow_url}   {login}\n", soft_wrap=True)
     show.out.print(_NEXT, highlight=False, markup=False, soft_wrap=True)

@@ -31,7 +31,7 @@ def register(main: typer.Typer) -> None:
 def up(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(help="source, control, kafka, connect, airflow, simulator (default: all but this)."),
+        typer.Argument(help="source, control, kafka, connect, airflow (default), and the project's own processes."),
     ] = None,
     wait: Annotated[bool, typer.Option(help="Return only when everything is ready.")] = True,
 ) -> None:

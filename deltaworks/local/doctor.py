@@ -91,7 +91,7 @@ def _jars(settings: Settings) -> Iterator[Finding]:
 def _ports(settings: Settings) -> Iterator[Finding]:
     if stack.alive(settings):
         return
-    check_free(settings, [name for name in settings.names() if name.startswith("port_")])
+    check_free(settings, settings.ports)
     yield _ok("ports", "free")
 
 

@@ -12,12 +12,12 @@ def check_free(settings: Settings, names: Iterable[str]) -> None:
     """Raise StackError for the first of the settings' ports (`port_kafka`) that somebody else has, or two have."""
     seen: dict[int, str] = {}
     for name in names:
-        port = getattr(settings, name)
+        port = settings.ports[name]
         if port in seen:
-            raise StackError(f"port {port}", f"set for {seen[port]} and {name}", _next_step(name))
+            raise StackError(f"port {port}", f"set for {seen[port]} and {name}", _next_step(settings, name))
         seen[port] = name
         if not is_free(port):
-            raise StackError(f"port {port} ({_part(name)})", f"taken by {_owner(port)}", _next_step(name))
+            raise StackError(f"port {port} ({_part(name)})", f"taken by {_owner(port)}", _next_step(settings, name))
 
 
 def is_free(port: int) -> bool:
@@ -40,6 +40,6 @@ def _owner(port: int) -> str:
     return "another process" if pid is None else f"process {pid} ({command_of(pid)})"
 
 
-def _next_step(name: str) -> str:
-    key = name.removeprefix("port_")
-    return f"End it, or set another: DELTAWORKS_{name.upper()}, or {key} under [ports] in deltaworks.toml"
+def _next_step(settings: Settings, name: str) -> str:
+    key, section = name.removeprefix("port_"), "[ports]" if name in settings.names() else "[processes]"
+    return f"End it, or set another: DELTAWORKS_{name.upper()}, or {key} under {section} in deltaworks.toml"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from deltaworks import processes
 from deltaworks.errors import StackError
-from deltaworks.local import airflow, connect, credentials, kafka, postgres, simulator, steps
+from deltaworks.local import airflow, connect, credentials, kafka, postgres, programs, steps
 from deltaworks.local.part import UP, Part, PartState, Plan, StackState
 from deltaworks.local.ports import check_free
 from deltaworks.local.private import open_log, private_folder
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import ROOT, Settings, port_setting
 
 SERVICES = ("source", "control", "kafka", "connect", "airflow")
 _SETTINGS_OF_PORTS = {
@@ -66,8 +66,8 @@ def up(
         known = Plan.read(settings.run) if running else None
         before = {part.name: part for part in known.parts} if known else {}
         _refuse_changed_ports(wanted, before)
-        fresh = {part.of for part in wanted if part.name not in before}
-        check_free(settings, [port for name in SERVICES if name in fresh for port in _SETTINGS_OF_PORTS[name]])
+        fresh = dict.fromkeys(part.of for part in wanted if part.name not in before)
+        check_free(settings, [port for name in fresh for port in _ports_of(settings, name)])
         _prepare(settings)
         kept = tuple(part for part in (known.parts if known else ()) if part.name not in {one.name for one in wanted})
         generation = (known.generation if known else StackState.read(settings.run).generation) + 1
@@ -153,15 +153,22 @@ def alive(settings: Settings) -> bool:
 
 def all_parts(settings: Settings) -> tuple[Part, ...]:
     """Everything the stack can run."""
-    return (
+    own = (
         *steps.parts(settings),
         *postgres.parts(settings),
         *kafka.parts(settings),
         *connect.parts(settings),
         airflow.migration(settings),
         *airflow.parts(settings),
-        *simulator.parts(settings),
     )
+    return (*own, *programs.parts(settings, own))
+
+
+def _ports_of(settings: Settings, name: str) -> tuple[str, ...]:
+    """The settings with the ports of a service or of a program of the project."""
+    if name in _SETTINGS_OF_PORTS:
+        return _SETTINGS_OF_PORTS[name]
+    return tuple(port_setting(name, port) for port in settings.processes[name].ports)
 
 
 def _closure(settings: Settings, services: Collection[str]) -> tuple[Part, ...]:

@@ -10,10 +10,10 @@ from msgspec import Struct, structs
 
 from deltaworks import errors
 from deltaworks.cli.main import main
-from deltaworks.settings import AppSettings, Settings, SourceSettings, TopicSettings
+from deltaworks.settings import AppSettings, ProcessSettings, Settings, SourceSettings, TopicSettings
 from tests.tidy.repository import ROOT
 
-_MODELS: tuple[type[Struct], ...] = (Settings, AppSettings, TopicSettings, SourceSettings)
+_MODELS: tuple[type[Struct], ...] = (Settings, AppSettings, TopicSettings, SourceSettings, ProcessSettings)
 _SECTION = re.compile(r"^## (?P<name>.+?)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
