@@ -59,7 +59,10 @@ class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     key: str
     """What the key is, in words: order is kept per key."""
     retention_hours: Annotated[float, Meta(gt=0)] = 168
+    """Of a topic that is not compacted."""
     cleanup: Literal["delete", "compact"] = "delete"
+    compaction_hours_max: Annotated[float, Meta(gt=0)] = 24
+    """Of a compacted topic: so long after a later record of its key an older one may still be there."""
 
 
 class SourceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""The demo's own check: does the lake hold what Kafka and Postgres hold? It shares no code with the engine.
+"""The demo's own check: do lake and copies hold what Kafka and Postgres hold? It shares no code with the engine.
 
     python -m shop.check --wait 120
 
@@ -21,6 +21,7 @@ from deltaworks.cli.show import err, listing, out
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from shop.comparison import Comparison, compare, count, quoted
+from shop.copies import Copies
 from shop.evidence import (
     LOG_COLUMNS,
     LakeTable,
@@ -149,6 +150,8 @@ TABLES = {
     "gold.orders_last_8_minutes": ("until",),
     "gold.enriched_clicks": ("user_id", "click_id"),
     "gold.customer_profiles": ("customer_id",),
+    "gold.product_search": ("product_id",),
+    "gold.order_confirmations": ("order_id",),
 }
 """Tables of silver and gold with their keys. The database of the check has what is expected under the same names."""
 _PAUSE_SECONDS = 1.0
@@ -168,6 +171,7 @@ class Check:
         for name in EVENTS:
             make_events(database, _fields(name), wellformed=_parsed(name), malformed=f"{name}__quarantine")
         make(database, "silver.cart_events", _CART_EVENTS)
+        self.copies = Copies(database, settings)
         self._below_begin_taken: set[str] = set()
         self._events_derived = False
 
@@ -175,6 +179,7 @@ class Check:
         """Leave the broker."""
         for log in self._logs.values():
             log.close()
+        self.copies.close()
 
     def until_equal(self, *, wait_seconds: float) -> list[Comparison]:
         """Compare until everything is equal or the time is over; return the last comparisons."""
@@ -183,13 +188,13 @@ class Check:
             self.read_sources()
             last = time.monotonic() >= deadline
             if last or self._lake_has_enough():
-                compared = self.compare_with(self._settings.lake)
+                compared = self.compare_with(self._settings.lake) + self.copies.compare()
                 if last or all(comparison.ok for comparison in compared):
                     return compared
             time.sleep(_PAUSE_SECONDS)
 
     def read_sources(self) -> None:
-        """Read Kafka and Postgres up to now, and work out what should be in silver and gold."""
+        """Read Kafka, Postgres and the copies up to now, and work out what should be in silver and gold."""
         for log in self._logs.values():
             for rows in log.read():
                 self._take(rows, [name for name, (_, topic) in EVENTS.items() if topic == log.topic])
@@ -198,6 +203,7 @@ class Check:
         if not self._events_derived:
             self._derive_events()
         self._derive(_SHOP)
+        self.copies.read()
 
     def _take(self, rows: pa.Table, names: Iterable[str]) -> None:
         """Parse rows of a topic for the tables that read it."""
@@ -297,7 +303,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     project: Annotated[Path | None, typer.Option(help="Folder with deltaworks.toml.")] = None,
 ) -> None:
-    """Compare the lake with Kafka and Postgres, row by row. Exit code 1 if they differ."""
+    """Compare the lake and its copies with Kafka and Postgres, row by row. Exit code 1 if they differ."""
     settings = Settings.load(project)
     with tempfile.TemporaryDirectory(prefix="shop-check-") as folder, open_database(Path(folder)) as database:
         check = Check(database, settings)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import psycopg
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable, QueryBuilder
+from psycopg.conninfo import conninfo_to_dict
 
 from deltaworks.errors import StackError
 from shop.comparison import quoted
@@ -30,6 +32,7 @@ _ARROW = {
     "blob": pa.binary(),
     "timestamptz": pa.timestamp("us", "UTC"),
     "decimal(12, 2)": pa.decimal128(12, 2),
+    "decimal(18, 2)": pa.decimal128(18, 2),
 }
 
 
@@ -65,11 +68,23 @@ def insert_rows(
 class TopicLog:
     """A topic as a table (partition, offset, timestamp, key, value), read on from where the last reading ended."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, *, bootstrap: str, topic: str, table: str) -> None:
-        """Find the partitions; raises StackError if the broker does not answer or has no such topic."""
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        *,
+        bootstrap: str,
+        topic: str,
+        table: str,
+        headers: Sequence[str] = (),
+    ) -> None:
+        """Find the partitions; raises StackError if the broker does not answer or has no such topic.
+
+        Each of `headers` becomes a column of text.
+        """
         self.topic, self.table = topic, table
-        self._database, self._place = database, f"Kafka {bootstrap}"
-        make(database, table, LOG_COLUMNS)
+        self._database, self._place, self._headers = database, f"Kafka {bootstrap}", headers
+        self._columns = LOG_COLUMNS | dict.fromkeys(headers, "varchar")
+        make(database, table, self._columns)
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -114,7 +129,7 @@ class TopicLog:
         self._consumer.close()
 
     def _rows(self, messages: Sequence[Message], highs: Mapping[int, int], missing: set[int]) -> pa.Table:
-        columns: list[list[Any]] = [[] for _ in LOG_COLUMNS]
+        columns: list[list[Any]] = [[] for _ in self._columns]
         for message in messages:
             error, number, offset = message.error(), message.partition(), message.offset()
             assert number is not None
@@ -123,14 +138,19 @@ class TopicLog:
                 raise StackError(self._place, error.str(), 'Run "deltaworks status"')
             if error is None:
                 _, milliseconds = message.timestamp()
-                values = (number, offset, milliseconds * 1_000, message.key(), message.value())
+                values = (number, offset, milliseconds * 1_000, message.key(), message.value(), *self._of(message))
                 for column, value in zip(columns, values, strict=True):
                     column.append(value)
                 offset += 1
             self.ends[number] = max(self.ends[number], offset)
             if self.ends[number] >= highs[number] or error is not None:
                 missing.discard(number)
-        return pa.table(columns, schema=_schema(LOG_COLUMNS))
+        return pa.table(columns, schema=_schema(self._columns))
+
+    def _of(self, message: Message) -> list[str | None]:
+        """Its headers, as far as they are wanted."""
+        there = dict(message.headers() or ()) if self._headers else {}
+        return [value.decode() if isinstance(value := there.get(name), bytes) else value for name in self._headers]
 
     def _watermarks(self, number: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(self.topic, number), _SILENCE_SECONDS)
@@ -191,19 +211,32 @@ def copy_postgres(
 
     `tables` says of each the query and the columns, in the query's order.
     """
+    with _connected(dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("set timezone = 'UTC'")
+        for number, (table, (query, columns)) in enumerate(tables.items()):
+            make(database, table, columns)
+            with connection.cursor(name=f"copy_{number}") as cursor:  # a server-side cursor: the table may be large
+                cursor.itersize = _CHUNK
+                cursor.execute(query)
+                insert_rows(database, table, columns, cursor)
+
+
+def known_to_postgres(*, dsn: str, names: Iterable[str]) -> list[str]:
+    """Those of the tables `schema.table` that the database has; raises StackError if Postgres does not answer."""
+    with _connected(dsn) as connection:
+        found = [connection.execute("select %s::text where to_regclass(%s) is not null", [name] * 2) for name in names]
+        return [row[0] for cursor in found for row in cursor]
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     try:
         with psycopg.connect(dsn, connect_timeout=10) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.execute("set timezone = 'UTC'")
-            for number, (table, (query, columns)) in enumerate(tables.items()):
-                make(database, table, columns)
-                with connection.cursor(name=f"copy_{number}") as cursor:  # a server-side cursor: the table may be large
-                    cursor.itersize = _CHUNK
-                    cursor.execute(query)
-                    insert_rows(database, table, columns, cursor)
+            yield connection
     except psycopg.OperationalError as error:
-        finding = str(error).strip().splitlines()[-1]
-        raise StackError("Postgres, the shop's database", finding, 'Run "deltaworks status"') from None
+        place, finding = f"Postgres, database {conninfo_to_dict(dsn)['dbname']}", str(error).strip().splitlines()[-1]
+        raise StackError(place, finding, 'Run "deltaworks status"') from None
 
 
 class LakeTable:

@@ -115,7 +115,7 @@ SHOP = MappingProxyType(
             left join silver.products p using (product_id)
         """,
         "gold.orders_with_customers": """
-            select o.customer_id, o.order_id, c.name, c.country, c.tier, o.status, o.amount, o.placed_at
+            select o.customer_id, o.order_id, c.name, c.email, c.country, c.tier, o.status, o.amount, o.placed_at
             from silver.orders o left join silver.customers c on c.customer_id = o.customer_id and c.is_current
         """,
         "gold.product_sales": """
@@ -131,6 +131,18 @@ SHOP = MappingProxyType(
                    coalesce(sum(i.quantity) filter (i.status = 'paid'), 0)::bigint as sold, s.quantity < 20 as low
             from silver.products p join silver.stock s using (product_id)
             left join gold.order_items i on i.product_id = p.product_id group by p.product_id, p.name, s.quantity
+        """,
+        "gold.product_search": """
+            select p.product_id, p.name, p.category, p.price, coalesce(any_value(s.quantity), 0)::bigint as in_stock,
+                   coalesce(sum(i.quantity) filter (i.status = 'paid'), 0)::bigint as sold
+            from silver.products p left join silver.stock s using (product_id)
+            left join gold.order_items i on i.product_id = p.product_id
+            group by p.product_id, p.name, p.category, p.price
+        """,
+        "gold.order_confirmations": """
+            select o.order_id, o.customer_id, c.name, c.email, o.amount, o.placed_at
+            from silver.orders o join silver.customers c on c.customer_id = o.customer_id and c.is_current
+            where c.email is not null
         """,
         "gold.also_bought": """
             select a.product_id, b.product_id as other_id, count(distinct a.order_id) as orders,

@@ -171,7 +171,14 @@ def differences(settings: Settings) -> Iterator[str]:
 
 def topic_config(topic: TopicSettings) -> dict[str, str]:
     """The broker's settings of a declared topic."""
-    return {"retention.ms": str(round(topic.retention_hours * 3_600_000)), "cleanup.policy": topic.cleanup}
+    if topic.cleanup == "compact":
+        # rolls the segment that is written to as well, which is never compacted (KIP-354; by default after a week)
+        return {"cleanup.policy": "compact", "max.compaction.lag.ms": _milliseconds(topic.compaction_hours_max)}
+    return {"cleanup.policy": "delete", "retention.ms": _milliseconds(topic.retention_hours)}
+
+
+def _milliseconds(hours: float) -> str:
+    return str(round(hours * 3_600_000))
 
 
 def admin_client(settings: Settings) -> AdminClient:

@@ -3,6 +3,7 @@
 from deltaworks.local.stack import SERVICES
 from deltaworks.settings import ROOT
 from shop.check import BRONZE, TABLES
+from shop.copies import COPIES
 from tests.chance import seeded
 from tests.chaos.drill import drill
 from tests.chaos.victims import Victim
@@ -23,6 +24,6 @@ def test_after_each_kill_gold_is_fresh_in_time_and_equals_its_sources() -> None:
         found = drill(settings, victims, chance=chance, usual_probes=2)
 
     assert [one.victim for one in found.outcomes] == victims
-    assert len(found.compared) == len(BRONZE) + len(TABLES)
+    assert len(found.compared) == len(BRONZE) + len(TABLES) + len(COPIES)
     assert min(found.sent["duplicates"], found.sent["late"], found.sent["malformed"]) > 0
     assert not found.findings

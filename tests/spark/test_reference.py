@@ -218,7 +218,8 @@ def shopping(chance: Random) -> Source:
         customer, product, order = chance.randrange(12), chance.randrange(8), chance.randrange(60)
         there = source.tables["orders"].get((order,))
         if roll < 0.2:
-            row = {"customer_id": customer, "name": f"n{n}", "email": None, "country": chance.choice(("DE", "PT")),
+            email = chance.choice((None, f"c{customer}@example.com", f"c{n}@example.com"))
+            row = {"customer_id": customer, "name": f"n{n}", "email": email, "country": chance.choice(("DE", "PT")),
                    "tier": chance.choice(("basic", "premium", None)), "age": chance.choice((None, n % 90)),
                    "created_at": BEGIN, "updated_at": at}  # fmt: skip
             source.put("customers", row, at)

@@ -14,8 +14,9 @@ from deltaworks.engine.outlets import publishing
 from deltaworks.engine.outlets.publishing import Publishing
 from deltaworks.engine.outlets.restoring import restore
 from deltaworks.errors import OutletError, QueryError
+from deltaworks.local.kafka import topic_config
 from deltaworks.served import ask
-from deltaworks.settings import Settings
+from deltaworks.settings import Settings, TopicSettings
 from tests.arrow_flows import ArrowOwner
 from tests.chance import seeded
 from tests.copied_table import NAME, batches, copied, feed, rows
@@ -206,9 +207,8 @@ def test_position_that_is_forgotten_is_made_good(broker: str, tmp_path: Path) ->
 def test_compaction_leaves_the_newest_row_of_each_key(services: Settings, broker: str, tmp_path: Path) -> None:
     """Users 123, 456 and 789: of all that they were the last is left, and the table can be made from that alone."""
     owner, log, source = ArrowOwner(copied(tmp_path, CHANGELOG), "tiny"), Log(), SourceTable()
-    compacted = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01",
-                 "max.compaction.lag.ms": "200", "delete.retention.ms": "100"}  # fmt: skip
-    configure(broker, "members.changelog", compacted)
+    declared = TopicSettings(key="id", cleanup="compact", compaction_hours_max=0.2 / 3600)
+    configure(broker, "members.changelog", topic_config(declared))
     steps: list[tuple[int, str | None]] = [
         (123, "V1"), (456, "Bob"), (123, "V2"), (789, "Carol"), (456, "Bob Updated"), (123, "V3"),
         (5, "Eve"), (5, None),

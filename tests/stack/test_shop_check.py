@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltaworks import catalog
 from deltaworks.settings import ROOT, Settings
 from shop.check import BRONZE, TABLES, Check, copy_of
+from shop.copies import COPIES, SERVED
 from shop.events import TOPICS
 from shop.evidence import open_database
 from shop.faults import Faults
@@ -25,6 +26,7 @@ from shop.simulator import Run, perform, timeline
 from shop.source import Source
 from shop.topic import TOPIC, Topics
 from tests.running_stack import running_stack
+from tests.shop_copies import send_confirmations, send_products, serve
 
 RUN = Run(
     seed=1,
@@ -45,7 +47,7 @@ def still() -> Iterator[Settings]:
     In the shared one Debezium's heartbeat goes on, and Kafka never stands still.
     """
     stopping = threading.Event()
-    with running_stack(parts=("source", "kafka")) as settings:
+    with running_stack(parts=("source", "control", "kafka")) as settings:
         with (
             Topics(settings.kafka, topics=(TOPIC, *TOPICS), stopping=stopping) as topics,
             Source(settings.source_dsn("shop"), stopping=stopping) as source,
@@ -66,18 +68,27 @@ def check(still: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def equal(check: Check, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a lake that equals the sources, written without the engine."""
+def equal(still: Settings, check: Check, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a lake that equals the sources, written without the engine, and copies that equal it."""
     lake, expected = tmp_path_factory.mktemp("equal"), check._database
     for name, topic in BRONZE.values():
         _write(expected, lake, name, f"select '{topic}' as topic, * from {copy_of(topic)}")
     for name in TABLES:
         _write(expected, lake, name, f"select * from {name}")
+    for name in SERVED:
+        serve(still, name, _rows(expected, name))
+    send_products(still, _rows(expected, "silver.products"))
+    send_confirmations(still, [row["order_id"] for row in _rows(expected, "gold.order_confirmations")])
     return lake
 
 
 def _write(database: duckdb.DuckDBPyConnection, lake: Path, name: str, query: str) -> None:
     write_deltalake(lake.joinpath(*name.split(".")), database.execute(query).to_arrow_table(), mode="append")
+
+
+def _rows(database: duckdb.DuckDBPyConnection, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = database.execute(f"select * from {name}").to_arrow_table().to_pylist()
+    return found
 
 
 @pytest.fixture
@@ -127,8 +138,8 @@ def test_a_lake_that_equals_its_sources_passes(lake: Settings) -> None:
     code, report = checked(lake, wait_seconds=60)  # it does not wait, but looks whether it has to
 
     assert code == 0, report
-    assert set(report) == {*BRONZE, *TABLES}
-    assert len(report) == 58
+    assert set(report) == {*BRONZE, *TABLES, *COPIES}
+    assert len(report) == 64
     assert {name for name, row in report.items() if row["found"] == 0} == {"bronze.shop_changes"}
 
 
@@ -198,6 +209,8 @@ CENT = "cast(0.01 as decimal(18,2))"
         ("gold.order_items", changed(value=f"value + {CENT}")),
         ("gold.enriched_clicks", doubled),
         ("gold.customer_profiles", changed("favourite_category is not null", favourite_category="name")),
+        ("gold.product_search", changed("sold > 0", sold="sold - 1")),
+        ("gold.order_confirmations", lost("order_id = 3")),
     ],
 )
 def test_each_sort_of_damage_is_found_in_its_table_alone(

@@ -10,6 +10,7 @@ TABLE = Table(
         Column("customer_id", "bigint", null=False, doc="Who ordered."),
         Column("order_id", "bigint", null=False, doc="The order."),
         Column("name", "string", pii=True, doc="The customer's name today; null if she has left."),
+        Column("email", "string", pii=True, doc="Where confirmations go today."),
         Column("country", "string", doc="Where she lives today."),
         Column("tier", "string", doc="What she is today: basic or premium."),
         Column("status", "string", null=False, doc="placed, paid or cancelled."),

@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame
 
 def transform(orders: DataFrame, customers: DataFrame) -> DataFrame:
     """Put the current state of its customer beside each order."""
-    current = customers.where("is_current").select("customer_id", "name", "country", "tier")
+    current = customers.where("is_current").select("customer_id", "name", "email", "country", "tier")
     placed = orders.select("customer_id", "order_id", "status", "amount", "placed_at")
     return placed.join(current, "customer_id", "left")
 

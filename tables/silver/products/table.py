@@ -1,6 +1,6 @@
 """Products as the shop sells them today. One row per product."""
 
-from deltaworks.words import Column, Table, debezium, latest
+from deltaworks.words import Column, Table, changelog, debezium, latest
 
 TABLE = Table(
     app="shop",
@@ -13,5 +13,6 @@ TABLE = Table(
         Column("price", "decimal(12,2)", null=False, doc="Price of one piece today, in euros."),
         Column("updated_at", "timestamp", null=False, doc="When the row last changed in the shop, UTC."),
     ),
+    publishes=changelog("products_changelog"),
     owner="sales",
 )
