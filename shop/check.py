@@ -116,10 +116,14 @@ _SHOP = {name: query for name, query in SHOP.items() if name != "gold.enriched_c
     # what the customer was at that moment is known from the history alone, whose times Postgres does not keep
     "gold.enriched_clicks": "select user_id, click_id, clicked_at, url from silver.product_clicks"
 }
+# what is no purchase is refused before anybody asks how large it is
+_WEB = WEB | {"silver.large_purchases__quarantine": "select * from silver.purchases__quarantine"}
 # gold.page_views_in_time and gold.page_views_set_aside are left out: what was too late depends on when it was read.
 TABLES = {
     **{name: (next(iter(FIELDS[name.removeprefix("silver.")])),) for name in EVENTS},
     **{f"{name}__quarantine": ("partition", "offset") for name in EVENTS},
+    "silver.large_purchases": ("purchase_id",),
+    "silver.large_purchases__quarantine": ("partition", "offset"),
     "silver.orders": ("order_id",),
     "silver.customers": ("customer_id",),
     "silver.products": ("product_id",),
@@ -237,7 +241,7 @@ class Check:
         commands = (CartCommand(*row) for row in iter(reading.fetchone, None))
         insert_rows(self._database, "silver.cart_events", _CART_EVENTS, cart_events(commands))
         reading.close()
-        self._derive(WEB)
+        self._derive(_WEB)
         self._derive(CARTS)
         self._events_derived = True
 

@@ -1,7 +1,8 @@
 """What the shop's gold tables must hold, said a second time in DuckDB's SQL: plain batch programs over whole tables.
 
 They share no code with the transforms. The statements read relations of schema `silver`, and of `gold` those that come
-before them; times are UTC. `silver.cart_events` is a fold, and is said in Python.
+before them; times are UTC. Of silver the table that filters is told. `silver.cart_events` is a fold, and is said in
+Python.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ _SESSIONS = """
 
 WEB = MappingProxyType(
     {
+        "silver.large_purchases": "select * from silver.purchases where amount > 100",
         "gold.page_views_per_minute": """
             select page, time_bucket(interval 1 minute, event_time) as minute, count(*) as views
             from silver.page_views group by all

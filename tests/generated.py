@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.flows import START, Record
+from tests.predicate_corpus import written
 
 LONG = "ж" * 20_000
 COLUMNS: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -59,6 +60,7 @@ class Choice:
     groups: tuple[str, ...]
     seen: tuple[str, ...]
     parted: tuple[str | None, ...]
+    only: str
 
     @classmethod
     def by(cls, chance: Random) -> "Choice":
@@ -77,7 +79,10 @@ class Choice:
             chance.choice((None, *in_groups)),
             chance.choice((None, *PARTED)),
         )
-        return cls(("id", *some()), some(), groups, some(), parted)
+        one = chance.choice([name for name, (kind, _) in COLUMNS.items() if kind != "binary"])
+        values = [value for value in COLUMNS[one][1] if value != "\\"]  # conditions have no backslashes
+        only = f"`{one}` {chance.choice(('=', '<>'))} {written(chance.choice(values))}"
+        return cls(("id", *some()), some(), groups, some(), parted, only)
 
 
 def project(folder: Path, chance: Random) -> Choice:
@@ -115,11 +120,17 @@ def _raw(choice: Choice) -> dict[str, str]:
     return {"table.py": _table("All that came.", fields, (), choice.parted[0])}
 
 
-def _append(choice: Choice) -> dict[str, str]:
+def _chosen(choice: Choice) -> dict[str, str]:
+    """The same events, filtered."""
+    return _append(choice, only=[f"only={choice.only!r}"])
+
+
+def _append(choice: Choice, only: Sequence[str] = ()) -> dict[str, str]:
     fields = [
         'reads=json("bronze.wire", topic="events")',
         f"kept_as=append(dedupe_by={choice.dedupe!r}, within=minutes(10))",
         'event_time="happened"',
+        *only,
     ]
     columns = [("id", "string", False), ("happened", "timestamp", False), *_columns(list(COLUMNS), choice.dedupe)]
     return {"table.py": _table("Events.", fields, columns, choice.parted[1])}
@@ -212,6 +223,7 @@ def _listed(names: Sequence[str]) -> str:
 TABLES: dict[str, Callable[[Choice], dict[str, str]]] = {
     "bronze.wire": _raw,
     "silver.events": _append,
+    "silver.chosen": _chosen,
     "silver.things": _latest,
     "silver.past": _history,
     "gold.mirror": _mirror,

@@ -23,6 +23,7 @@ def described(catalog: Catalog, name: str) -> dict[str, object]:
         "read_by": [reader.name for reader in catalog.readers(name)],
         "kept_as": kept(table.kept_as),
         "keys": list(declared.keys),
+        "only": table.only,
         "event_time": table.event_time,
         "late": None if table.late is None else late(table.late),
         "partition_by": partitioned(table.partition_by),

@@ -12,6 +12,7 @@ from deltaworks.catalog.reading import NAME, Readable
 from deltaworks.catalog.stateful import stateful_findings
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
+from deltaworks.quality import predicate
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.partitioning import DayOf
@@ -27,7 +28,7 @@ def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
     rules = (
-        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _keep_days),
+        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _keep_days, _only),
         _partition,
         stateful_findings,
         outlet_findings,
@@ -253,6 +254,30 @@ def _times(table: Readable) -> Iterator[Finding]:
         yield table.at_field("bad_rows_max", "no such share of rows", "Write share(0.5, of=1_000), or others above 0")
     if declared.future_max < timedelta(0):
         yield table.at_field("future_max", "future_max is negative", "Give the time that a sender's clock may be ahead")
+
+
+def _only(table: Readable) -> Iterator[Finding]:
+    """Events can be filtered: what does not change once it is there; the condition is about declared columns."""
+    declared = table.declared.table
+    if declared.only is None:
+        return
+    match declared.kept_as:
+        case Append():
+            if all(map(_type, declared.columns)):  # a wrong type is told where it stands
+                try:
+                    predicate.read(declared.only, declared.columns)
+                except DeclarationError as error:
+                    yield table.at_field("only", f"only={declared.only!r}: {error.finding}", error.next_step)
+        case Raw():
+            finding = "bronze is kept whole: all tables are computed from it again"
+            yield table.at_field("only", finding, "Take it out: declare it in a table above")
+        case Latest() | History() as kept_as:
+            kind = type(kept_as).__name__.lower()
+            finding = f"rows of a {kind} table change: one that does not fit any more would have to go"
+            yield table.at_field("only", finding, "Take it out, and filter in a view over this table")
+        case _:
+            finding = "only is for tables that parse events"
+            yield table.at_field("only", finding, "Take it out, and filter in transform.py")
 
 
 def _partition(table: Readable) -> Iterator[Finding]:

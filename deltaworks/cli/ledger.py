@@ -63,7 +63,7 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
         if gaps := [line for line in lines if line["gaps"]]:
             show.listing(_narrow(gaps, _GAPS, _OF_GAPS), title="Gaps: offsets without a row", as_json=False)
             show.out.print()
-        title = "Tables: read = taken + superseded + refused + duplicate + late + not mine + expired"
+        title = "Tables: read = taken + superseded + refused + duplicate + late + not mine + filtered + expired"
         ways = [name for name in sheets[0] if name not in (*_SHEET, "version")] if sheets else []
         show.listing(_narrow(sheets, _SHEET, ways), title=title, as_json=False)
         show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")

@@ -15,7 +15,7 @@ from deltaworks.words.keeping import Append, Raw
 from deltaworks.words.lateness import Drop, SideOutput
 from deltaworks.words.reading import Debezium, Json
 
-NUMBERS = ("read", "taken", "superseded", "refused", "duplicate", "late", "not_mine", "expired")
+NUMBERS = ("read", "taken", "superseded", "refused", "duplicate", "late", "not_mine", "filtered", "expired")
 
 
 # Lines are short enough for a terminal. No double quote, dollar or backtick is left in them when the names are in: the
@@ -119,9 +119,10 @@ def _over_bronze(declared: Declared, entry: Entry, reads: Json | Debezium) -> It
     yield "not_mine", f"{read}\nand not ({mine})\nand {not_aside}"
     if isinstance(declared.table.kept_as, Append) and isinstance(reads, Json):
         yield "taken", _ALL.substitute(table=declared.name)
-        if entry.totals.expired:  # those that have gone are not there either
-            return
-        yield "duplicate", f"{read}\nand {mine}\nand {not_aside}\nand {_NOT_THERE.substitute(table=declared.name)}"
+        nowhere = [name for name in ("duplicate", "filtered", "expired") if getattr(entry.totals, name)]
+        if nowhere in (["duplicate"], ["filtered"]):  # where there are several, a row does not tell which it is
+            not_there = _NOT_THERE.substitute(table=declared.name)
+            yield nowhere[0], f"{read}\nand {mine}\nand {not_aside}\nand {not_there}"
 
 
 def _mine(reads: Json | Debezium) -> str:

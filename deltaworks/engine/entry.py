@@ -83,11 +83,14 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Where the rows of a batch went: read = taken + superseded + refused + duplicate + late + not_mine + expired.
+    """Where the rows of a batch went.
 
-    `expired`: rows of events that were taken, and have gone since, and those that came when their day had gone; of what
-    is computed from them, those that had gone before they could be taken. `warned` is no such place: rows that break a
-    warning and go where they go all the same.
+    read = taken + superseded + refused + duplicate + late + not_mine + filtered + expired.
+
+    `filtered`: rows that the table's `only=` leaves out, of those that were not refused. `expired`: rows of events that
+    were taken, and have gone since, and those that came when their day had gone; of what is computed from them, those
+    that had gone before they could be taken. `warned` is no such place: rows that break a warning and go where they go
+    all the same.
     """
 
     read: int = 0
@@ -97,6 +100,7 @@ class Counts:
     duplicate: int = 0
     late: int = 0
     not_mine: int = 0
+    filtered: int = 0
     expired: int = 0
     warned: int = 0
 

@@ -376,7 +376,8 @@ class Flow:
         found = self._replayed(raw, name, command)
         still = sum(rows for reason, rows in aside.causes().items() if cause in (None, reason))
         return {"moved": -found.refused, "taken": found.taken, "superseded": found.superseded,
-                "duplicate": found.duplicate, "not_mine": found.not_mine, "still_refused": still}  # fmt: skip
+                "duplicate": found.duplicate, "not_mine": found.not_mine, "filtered": found.filtered,
+                "still_refused": still}  # fmt: skip
 
     def _try_again(self, name: str, *, cause: str | None, command: int, spark: SparkSession | None) -> Steps:
         """Have what a transform could not compute computed by the transform as it is now, in steps of a commit each."""
@@ -731,7 +732,8 @@ class Flow:
             return 0
         self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
         # a position that is only remembered is no commit; what is judged again was read before
-        if turn.counts.read > turn.counts.not_mine or turn.counts.refused < 0 or turn.counts.late < 0:
+        passed_by = turn.counts.not_mine + turn.counts.filtered
+        if turn.counts.read > passed_by or turn.counts.refused < 0 or turn.counts.late < 0:
             self.pulse.last_commit_at = time.time()
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)

@@ -60,6 +60,7 @@ class Sheet:
     duplicate: int
     late: int
     not_mine: int
+    filtered: int
     expired: int
     warned: int
     rows: int
@@ -198,6 +199,7 @@ class Ledger:
             duplicate=totals.duplicate,
             late=totals.late,
             not_mine=totals.not_mine,
+            filtered=totals.filtered,
             expired=totals.expired,
             warned=totals.warned,
             rows=standing.rows,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from deltaworks.engine.parsing.bronze import Chunk, chunks
 from deltaworks.engine.parsing.debezium import DebeziumParser
+from deltaworks.engine.parsing.filtered import filtered
 from deltaworks.engine.parsing.json import JsonParser
 from deltaworks.engine.parsing.poison import isolated
 from deltaworks.engine.parsing.ruled import WARNED, ruled
@@ -20,7 +21,9 @@ from deltaworks.engine.parsing.sheet import SYSTEM, Sheet, schema_of
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import arrow_type
 from deltaworks.errors import DeclarationError
+from deltaworks.quality import predicate
 from deltaworks.quality.judging import proven
+from deltaworks.quality.predicate import Predicate
 from deltaworks.quality.rule import Rule
 from deltaworks.words.reading import Debezium, Json
 from deltaworks.words.table import Column
@@ -39,6 +42,11 @@ class Parser:
     timed: bool = False
     partial: bool = False
     rules: tuple[Rule, ...] = ()
+    only: str | None = None
+
+    @cached_property
+    def _only(self) -> Predicate | None:
+        return None if self.only is None else predicate.read(self.only, self.columns)
 
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
@@ -74,7 +82,8 @@ class Parser:
             return isolated(chunk, self._judged, self._refused, error)
 
     def _judged(self, chunk: Chunk) -> pa.RecordBatch:
-        return ruled(self._way.batch(chunk), chunk, self.rules)
+        judged = ruled(self._way.batch(chunk), chunk, self.rules)
+        return judged if self._only is None else filtered(judged, self._only)
 
     def _refused(self, chunk: Chunk, reason: str) -> pa.RecordBatch:
         sheet = Sheet.of(chunk)
@@ -84,7 +93,10 @@ class Parser:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""
-        return parser, (self.reads, self.columns, self.keys, self.timely, self.timed, self.partial, self.rules)
+        return parser, (
+            *(self.reads, self.columns, self.keys, self.timely, self.timed, self.partial, self.rules),
+            self.only,
+        )
 
 
 def parser(
@@ -95,15 +107,17 @@ def parser(
     timed: bool = False,
     partial: bool = False,
     rules: tuple[Rule, ...] = (),
+    only: str | None = None,
 ) -> Parser:
     """Compile a declaration.
 
     `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
     updates that leave values out.
 
-    `rules` judge the rows that fit the declaration.
+    `rules` judge the rows that fit the declaration, `only` says which of those that pass are the table's.
 
-    Raises DeclarationError if a column cannot be read that way, a key is no column, or changes come without keys.
+    Raises DeclarationError if a column cannot be read that way, a key is no column, changes come without keys, or
+    `only` is no condition on the columns.
     """
     names = [column.name for column in columns]
     missing = [key for key in keys if key not in names]
@@ -119,6 +133,9 @@ def parser(
         timed=timed,
         partial=partial,
         rules=proven(rules),
+        only=only,
     )
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
+    if only is not None:
+        predicate.read(only, columns)
     return made

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltaworks.errors import DeclarationError
 from deltaworks.quality.pattern import LINE_END, Pattern
+from deltaworks.quality.predicate import Joined, Not, Predicate
 from deltaworks.quality.rule import (
     Check,
     Distinct,
@@ -84,6 +85,20 @@ def judge(
 
 def _columns(check: Check) -> tuple[str, ...]:
     return (check.column,) if hasattr(check, "column") else check.columns
+
+
+def holds(predicate: Predicate, rows: pa.RecordBatch) -> Array:
+    """Per row whether the condition holds; null where it is neither true nor false."""
+    match predicate:
+        case Not(part=part):
+            return pc.invert(holds(part, rows))
+        case Joined(how=how, parts=parts):
+            return reduce(pc.and_kleene if how == "all" else pc.or_kleene, [holds(part, rows) for part in parts])
+    fits = pc.invert(broken(predicate, rows))
+    if isinstance(predicate, Null):
+        return fits
+    known = reduce(pc.and_, [pc.is_valid(rows.column(name)) for name in _columns(predicate)])
+    return pc.if_else(known, fits, pa.scalar(None, pa.bool_()))
 
 
 def broken(check: Check, rows: pa.RecordBatch) -> Array:

@@ -40,6 +40,9 @@ class Table:
     kept_as: KeptAs
     owner: str
     columns: tuple[Column, ...] = ()
+    only: str | None = None
+    """Of events: SQL that says which rows the table keeps, as in `only="amount > 100"`; null is no. A row that does not
+    fit or breaks a critical rule is refused before it is asked."""
     event_time: str | None = None
     subject: str | None = None
     future_max: timedelta = days(1)

@@ -53,7 +53,7 @@ def _shop(folder: Path) -> Settings:
 
 
 def _tiny(folder: Path) -> Settings:
-    """The tiny project, with late notes set aside."""
+    """The tiny project, with late notes set aside, and some filtered: of those that the rule refuses at first too."""
     made = folder / "project"
     if not made.exists():
         declared = "tables/gold/notes_per_day/table.py"
@@ -61,6 +61,7 @@ def _tiny(folder: Path) -> Settings:
         copy.edit(declared, "late=correct(after=hours(1))", "late=side_output(after=hours(1))")
         copy.edit(declared, "aggregate, correct, greatest", "aggregate, greatest")
         copy.edit(declared, "hours, least", "hours, least, side_output")
+        copy.edit("tables/silver/notes/table.py", "subject=", f'only="words not in {_FILTERED}",\n    subject=')
         copy.edit("expectations/silver/notes.yml", *_WRONG_RULE)
     return Settings.load(made, environment={}, data=folder)
 
@@ -91,6 +92,8 @@ _AT = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 _ORDER = {"customer_id": 1, "status": "placed", "amount": "1.00", "placed_at": _AT, "updated_at": _AT}
 _MEMBERS = 12
 _WRONG_RULE = ("min_value: 0}", "min_value: 0, max_value: 5}")
+_FILTERED = (3, 7)
+"""Notes of so many words; the wrong rule refuses the longer ones first."""
 
 
 def _letters(chance: Random) -> Batches:
@@ -100,6 +103,7 @@ def _letters(chance: Random) -> Batches:
     batches = []
     for part in range(3):
         records = [_note(f"n{part}-{number}", chance, part) for number in range(15)]
+        records += [_note(f"f{part}-{words}", chance, part, words=words) for words in _FILTERED]
         records += [records[0], Record(topic="notes", value=b"[]")]
         for _ in range(4):
             one, other = chance.sample(range(_MEMBERS), 2)
@@ -109,13 +113,15 @@ def _letters(chance: Random) -> Batches:
         records += [_member(number, cities[number], dues[number]) for number in dues]
         records.append(Record(topic="members", value=b'{"member_id": "x"}'))
         batches.append(records)
-    return [*batches, [_member(number, cities[number], dues[number]) for number in dues]]
+    filtered = _note("f3", chance, 3, words=min(_FILTERED))
+    return [*batches, [filtered, *(_member(number, cities[number], dues[number]) for number in dues)]]
 
 
-def _note(name: str, chance: Random, part: int) -> Record:
+def _note(name: str, chance: Random, part: int, *, words: int | None = None) -> Record:
     late = timedelta(hours=3) if chance.random() < 0.3 else timedelta(seconds=chance.randrange(60))
     at = START + timedelta(minutes=part) - late
-    value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": chance.randrange(9)}
+    words = chance.randrange(9) if words is None else words
+    value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": words}
     return Record(topic="notes", value=json.dumps(value).encode())
 
 

@@ -17,7 +17,8 @@ from deltaworks.words.keeping import Raw
 from tests.mistakes import CITIES_TRANSFORM, DAYS_CASE, NOTES_CASE
 from tests.tiny_project import TINY, Project
 
-CATALOGS = {"shop": catalog.load(ROOT), "tiny": catalog.load(TINY)}
+PROJECTS = {"shop": ROOT, "tiny": TINY, "windows": ROOT / "tests" / "windows"}
+CATALOGS = {name: catalog.load(folder) for name, folder in PROJECTS.items()}
 RUNS = [
     pytest.param(known, case, way, id=f"{project}: {name} {case.name} ({way})")
     for project, known in CATALOGS.items()

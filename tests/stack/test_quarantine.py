@@ -93,7 +93,8 @@ def test_quarantine_is_emptied_though_its_owner_is_killed_twice(tmp_path: Path) 
     assert between == "running"
     assert last.returncode == 0, last.stderr[-3000:]
     assert done.result == {
-        "moved": REFUSED, "taken": REFUSED, "superseded": 0, "duplicate": 0, "not_mine": 0, "still_refused": 0,
+        "moved": REFUSED, "taken": REFUSED, "superseded": 0, "duplicate": 0, "not_mine": 0, "filtered": 0,
+        "still_refused": 0,
     }  # fmt: skip
     assert {(row["page"], row["minute"]): row["views"] for row in gold} == views
     assert visited["views"] == GOOD + REFUSED

@@ -139,7 +139,7 @@ def test_a_lake_that_equals_its_sources_passes(lake: Settings) -> None:
 
     assert code == 0, report
     assert set(report) == {*BRONZE, *TABLES, *COPIES}
-    assert len(report) == 64
+    assert len(report) == 66
     assert {name for name, row in report.items() if row["found"] == 0} == {"bronze.shop_changes"}
 
 
@@ -186,6 +186,8 @@ CENT = "cast(0.01 as decimal(18,2))"
         ("silver.searches", changed(term="'x'")),
         ("silver.api_requests", changed("status = 200", status="201")),
         ("silver.purchases", changed(amount="amount + cast(0.01 as decimal(12,2))")),
+        ("silver.large_purchases", lost("amount > 250")),
+        ("silver.large_purchases__quarantine", lost('"partition" = 0')),
         ("silver.cart_commands", changed("product_id = 1", product_id="null")),
         ("silver.product_clicks__quarantine", lost('"partition" = 1')),
         ("silver.orders", changed("status = 'cancelled'", status="'paid'")),

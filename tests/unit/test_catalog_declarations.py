@@ -775,6 +775,66 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "a filter by a column that is not there",
+        [Edit(NOTES, '    owner="tests",', '    only="wards > 3",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{NOTES}:17",
+                finding="only='wards > 3': there is no column wards",
+                next_step="The nearest is words",
+            )
+        ],
+    ),
+    Mistake(
+        "a filter that would have to count",
+        [Edit(NOTES, '    owner="tests",', '    only="count(note_id) > 3",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{NOTES}:17",
+                finding="only='count(note_id) > 3': count(...) is a function",
+                next_step="Compare columns with values; a table above can compute",
+            )
+        ],
+    ),
+    Mistake(
+        "a filter that is no text",
+        [Edit(NOTES, '    owner="tests",', '    only=("words > 3",),\n    owner="tests",')],
+        [Finding(place=f"{NOTES}:17", finding="only holds ('words > 3',)", next_step="Give text")],
+    ),
+    Mistake(
+        "a filter of rows that change",
+        [Edit(MEMBERS, '    owner="tests",', '    only="dues > 3",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{MEMBERS}:17",
+                finding="rows of a latest table change: one that does not fit any more would have to go",
+                next_step="Take it out, and filter in a view over this table",
+            )
+        ],
+    ),
+    Mistake(
+        "a filter of raw bytes",
+        [Edit(LETTERS, ', owner="tests"', ', only="key is null", owner="tests"')],
+        [
+            Finding(
+                place=f"{LETTERS}:5",
+                finding="bronze is kept whole: all tables are computed from it again",
+                next_step="Take it out: declare it in a table above",
+            )
+        ],
+    ),
+    Mistake(
+        "a filter beside a transform",
+        [Edit(CITIES, '    owner="tests",', '    only="members > 3",\n    owner="tests",')],
+        [
+            Finding(
+                place=f"{CITIES}:14",
+                finding="only is for tables that parse events",
+                next_step="Take it out, and filter in transform.py",
+            )
+        ],
+    ),
+    Mistake(
         "late on view",
         [
             Edit(CITIES, '    owner="tests",', '    late=correct(after=minutes(1)),\n    owner="tests",'),

@@ -114,7 +114,8 @@ def test_progress_is_told_as_rows_that_were_tried(postgres: ScratchPostgres, tmp
         assert [one["done"] for one in seen[:3]] == [0, 1, 2]
         assert {one["total"] for one in seen} == {3}
         assert store.command(command.id).result == {
-            "moved": 3, "taken": 3, "superseded": 0, "duplicate": 0, "not_mine": 0, "still_refused": 0,
+            "moved": 3, "taken": 3, "superseded": 0, "duplicate": 0, "not_mine": 0, "filtered": 0,
+            "still_refused": 0,
         }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_events_keep_when_they_came_and_how_late_they_were(tmp_path: Path) -> No
     stored = owner.flow.inputs["silver.page_views"].table
     rows = {row["event_id"]: row for row in stored.read().to_pylist()}
     assert result == {"moved": 4, "taken": 2, "superseded": 0, "duplicate": 2, "not_mine": 0,
-                      "still_refused": 1}  # fmt: skip
+                      "filtered": 0, "still_refused": 1}  # fmt: skip
     assert (rows["e3"]["_late_by"], rows["e3"]["_seq"]) == (3600 * 10**6, 2)
     assert (rows["e9"]["_late_by"], rows["e4"]["_seq"]) == (0, 3)
     assert stored.entry.position.mark == mark

@@ -71,7 +71,7 @@ def _aside(side: Held, upto: int) -> str:
 
 
 def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Finding]:
-    """Each row of bronze is in the table, in quarantine, a counted copy or not of its topic: one of them."""
+    """Each row of bronze is in the table, in quarantine, counted as a copy or as filtered, or not of its topic."""
     reads, bronze, side = declared.table.reads, declared.inputs[0], picture.beside(held.name, "quarantine")
     assert isinstance(reads, Json)
     if bronze not in picture.tables or side is None:
@@ -90,8 +90,9 @@ def _events(picture: Picture, declared: Declared, held: Held) -> Iterator[Findin
     nowhere = picture.count(
         f"select count(*) from ({came}) anti join ({taken} union all {aside}) using (place)"  # noqa: S608  # the lines above
     )
-    if nowhere != totals.duplicate + totals.expired:
-        gone = f", {totals.expired} have expired" if totals.expired else ""
+    if nowhere != totals.duplicate + totals.filtered + totals.expired:
+        gone = f", {totals.filtered} filtered" if totals.filtered else ""
+        gone += f", {totals.expired} have expired" if totals.expired else ""
         told = f"{nowhere} rows of {bronze} are in neither table nor quarantine, {totals.duplicate} were copies{gone}"
         yield Finding("I7", held.name, told, _STEP)
     others = totals.read - picture.count(f"select count(*) from ({came})")  # noqa: S608  # the lines above

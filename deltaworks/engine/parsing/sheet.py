@@ -33,13 +33,13 @@ SYSTEM = pa.schema(
 )
 """The columns that follow the declared ones.
 
-`_kind`: row, delete, truncate, refused, snapshot (the end of the source's snapshot, told by another table's row) or
-other (not this table's). `_reason`: of refused rows. `_source`: sorts in the source's order; null where that is
-unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of a row that does not carry all
-columns, a JSON object of those that it leaves out (see `writers/partial.py`); else null. `_floor`: all of the table
-that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's undeclared fields, null if
-it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`, `_value`: the bytes of
-refused rows and of those with `_sent`, only.
+`_kind`: row, delete, truncate, refused, filtered (the table's `only=` leaves it out), snapshot (the end of the source's
+snapshot, told by another table's row) or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
+source's order; null where that is unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of
+a row that does not carry all columns, a JSON object of those that it leaves out (see `writers/partial.py`); else null.
+`_floor`: all of the table that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's
+undeclared fields, null if it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`,
+`_value`: the bytes of refused rows and of those with `_sent`, only.
 """
 
 _BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}

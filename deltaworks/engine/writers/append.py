@@ -128,7 +128,7 @@ class AppendWriter(OverBronze):
             else:
                 rows = stamp_spark(rows, event_time, self._walk(highest_of(rows, event_time)))
             rows = rows.select(*self.table.schema.names)
-            copied = counts.read - counts.refused - counts.not_mine - count - expired
+            copied = counts.read - counts.refused - counts.not_mine - counts.filtered - count - expired
             counts = replace(counts, taken=count, duplicate=copied, expired=expired)
             self.seen.forget()
             committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))

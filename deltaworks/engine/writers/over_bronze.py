@@ -58,6 +58,7 @@ class OverBronze(ABC):
             timed=timed,
             partial=partial,
             rules=rules,
+            only=declared.table.only,
         )
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
@@ -130,6 +131,8 @@ class OverBronze(ABC):
             return "it would empty the table"
         if kind in ("other", "snapshot"):
             return "it is no row of this table"
+        if kind == "filtered":
+            return f"only={self.declared.table.only!r} leaves it out"
         if whole(judged) != [True]:
             return f"{unknown(judged['_sent'])[0]}: value not sent"
         if isinstance(self.declared.table.reads, Debezium):
@@ -176,9 +179,10 @@ class OverBronze(ABC):
         kinds: Counter[str] = Counter()
         for (kind, _), count in tally.items():
             kinds[kind] += count
-        read, refused, other = kinds.total(), kinds["refused"], kinds["other"]
+        read, refused, other, filtered = kinds.total(), kinds["refused"], kinds["other"], kinds["filtered"]
         warned = sum(count for (_, names), count in tally.items() if names)
-        counts = Counts(read=read, refused=refused, not_mine=other + kinds["snapshot"], warned=warned)
+        not_mine = other + kinds["snapshot"]
+        counts = Counts(read=read, refused=refused, not_mine=not_mine, filtered=filtered, warned=warned)
         after = self.after
         self.breaker.judge(counts, after=after)
         self.progress.over_bronze(self.bronze, upto)
@@ -187,6 +191,10 @@ class OverBronze(ABC):
             self.progress.remember(counts)
             return counts
         self.progress.strays(tell(self.declared.name, self.progress.position.strays, parsed))
+        if read == other + filtered:  # a filter that lets little through would commit next to nothing all the time
+            self.progress.remember(counts)
+            self.breaker.committed(counts, after=after)
+            return counts
         if refused:
             self._set_aside(committer, parsed)
         kept = self._keep(committer, parsed, counts)
@@ -217,9 +225,10 @@ class OverBronze(ABC):
             return Counts()
         self.progress.warned(_by_name(tally))
         other = sum(count for (kind, _), count in tally.items() if kind in ("other", "snapshot"))
+        filtered = sum(count for (kind, _), count in tally.items() if kind == "filtered")
         warned = sum(count for (_, names), count in tally.items() if names)
         # they were read and refused already: now they are something else
-        counts = Counts(refused=-parsed.num_rows, not_mine=other, warned=warned)
+        counts = Counts(refused=-parsed.num_rows, not_mine=other, filtered=filtered, warned=warned)
         counts = self._keep_again(committer, parsed, counts, due)
         self.progress.committed()
         self.release(committer)

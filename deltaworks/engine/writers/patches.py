@@ -101,8 +101,12 @@ class Patched:
 
 
 def whole(judged: pa.Table) -> list[bool]:
-    """Per parsed row whether a patch may be so: a row or a deletion, and no value is left out."""
-    sound = pc.and_(pc.is_in(judged["_kind"], pa.array(["row", "delete"])), pc.is_null(judged["_sent"]))
+    """Per parsed row whether a patch may be so: a row or a deletion, and no value is left out.
+
+    A row that the table has come to filter since is one.
+    """
+    kinds = pa.array(["row", "delete", "filtered"])
+    sound = pc.and_(pc.is_in(judged["_kind"], kinds), pc.is_null(judged["_sent"]))
     found: list[bool] = sound.to_pylist()
     return found
 
