@@ -94,6 +94,7 @@ EVENTS = {
     "silver.api_requests": ("bronze.web_events", "api_requests"),
     "silver.cart_commands": ("bronze.shop_events", "cart_commands"),
     "silver.product_clicks": ("bronze.shop_events", "search_clicks"),
+    "silver.published_purchases": ("bronze.shop_events", "large_purchases"),
 }
 """Silver tables of events, each with its bronze table and topic."""
 BRONZE = {f"{bronze} {topic}": (bronze, topic) for bronze, topic in EVENTS.values()} | {
@@ -131,6 +132,7 @@ TABLES = {
     "silver.stock": ("product_id",),
     "silver.cart_events": ("cart_id", "given_at", "command_id"),
     "silver.cart_commands_refused": ("cart_id", "given_at", "command_id"),
+    "gold.big_spenders": ("day", "user_id"),
     "gold.page_views_per_minute": ("page", "minute"),
     "gold.page_views_by_arrival": ("minute",),
     "gold.page_views_hopping": ("until",),

@@ -104,6 +104,10 @@ WEB = MappingProxyType(
 
 SHOP = MappingProxyType(
     {
+        "gold.big_spenders": """
+            select bought_at::date as day, user_id, count(*) as purchases, sum(amount)::decimal(18, 2) as amount
+            from silver.published_purchases group by all
+        """,
         "gold.daily_orders": """
             select placed_at::date as day, count(*) as orders, count(*) filter (status = 'paid') as paid,
                    count(*) filter (status = 'cancelled') as cancelled,

@@ -140,6 +140,28 @@ SYSTEMS = (
         sql="""select count(*) || ' profiles, ' || (select count(*) from gold.also_bought) || ' pairs bought together'
             from gold.customer_profiles""",
     ),
+    System(
+        name="filter, published",
+        tables="silver.large_purchases, topic large_purchases, gold.big_spenders",
+        sql="""select count(*) || ' purchases above 100 in app web, '
+            || (select sum(purchases) || ' of ' || count(distinct user_id) || ' users' from gold.big_spenders)
+            || ' read by app shop' from silver.large_purchases""",
+    ),
+    System(
+        name="cache and search",
+        tables="gold.customer_profiles, gold.product_search",
+        sql="""select count(*) || ' profiles and ' || (select count(*) from gold.product_search)
+            || ' products served by Postgres' from gold.customer_profiles""",
+        served=True,
+    ),
+    System(
+        name="told to somebody",
+        tables="topic order_confirmations",
+        sql="""select count(distinct id) || ' confirmations delivered, '
+            || (select count(distinct id) from notify.dead_letters) || ' among the dead letters'
+            from notify.delivered""",
+        served=True,
+    ),
 )
 
 

@@ -63,6 +63,7 @@ FIELDS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
             "user_id": _NUMBERED,
         },
         "purchases": {"purchase_id": _TEXT, "bought_at": _TIME, "user_id": _NUMBERED, "amount": _EUROS},
+        "published_purchases": {"purchase_id": _TEXT, "bought_at": _TIME, "user_id": _NUMBERED, "amount": _EUROS},
         "api_requests": {
             "request_id": _TEXT,
             "requested_at": _TIME,

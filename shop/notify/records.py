@@ -23,7 +23,10 @@ _SCHEMA = """
         topic text not null, partition integer not null, "offset" bigint not null,
         payload bytea,  -- null once somebody has decided that it is not to be delivered
         failed_at timestamptz not null default now(), discarded text, primary key (id, channel)
-    )"""
+    );
+    grant usage on schema notify to reader;
+    grant select on notify.delivered to reader;
+    grant select (id, channel, reason, failed_at, discarded) on notify.dead_letters to reader"""
 _SETTLED = """
     select channel, false as delivered from notify.dead_letters where id = %(key)s
     union all select channel, true from notify.delivered where id = %(key)s order by delivered"""

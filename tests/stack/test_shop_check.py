@@ -139,7 +139,7 @@ def test_a_lake_that_equals_its_sources_passes(lake: Settings) -> None:
 
     assert code == 0, report
     assert set(report) == {*BRONZE, *TABLES, *COPIES}
-    assert len(report) == 66
+    assert len(report) == 70
     assert {name for name, row in report.items() if row["found"] == 0} == {"bronze.shop_changes"}
 
 

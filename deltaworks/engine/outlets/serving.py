@@ -35,6 +35,7 @@ _TYPES = {
     "timestamp": "timestamptz",
 }
 _BOOK = """
+select pg_advisory_xact_lock(7304711);  -- two drivers at once: "if not exists" alone lets both create
 create schema if not exists deltaworks;
 create table if not exists deltaworks.served (
     table_name text primary key,

@@ -2,4 +2,4 @@
 
 from deltaworks.words import Table, kafka, raw
 
-TABLE = Table(app="shop", reads=kafka("cart_commands", "search_clicks"), kept_as=raw(), owner="shop")
+TABLE = Table(app="shop", reads=kafka("cart_commands", "search_clicks", "large_purchases"), kept_as=raw(), owner="shop")

@@ -1,6 +1,6 @@
 """Purchases of more than 100 euros as the pages report them. One row per purchase."""
 
-from deltaworks.words import Column, Table, append, hours, json
+from deltaworks.words import Column, Table, append, events, hours, json
 
 TABLE = Table(
     app="web",
@@ -13,6 +13,7 @@ TABLE = Table(
         Column("amount", "decimal(12,2)", null=False, doc="What was paid, in euros; more than 100."),
     ),
     only="amount > 100",
+    publishes=events("large_purchases", key=("user_id",)),
     event_time="bought_at",
     subject="user_id",
     owner="web analytics",
