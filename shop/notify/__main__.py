@@ -81,7 +81,8 @@ def list_dead(
     with context.obj.records() as records:
         found = records.dead()
     rows: list[dict[str, object]] = [
-        {"id": one.id, "channel": one.channel, "reason": one.reason, "place": one.letter.place, "since": one.failed_at}
+        {"id": one.id, "channel": one.channel, "reason": one.reason, "place": one.letter.place}
+        | ({"failed_at": one.failed_at} if as_json else {})  # no room for it on a terminal
         for one in found
     ]
     listing(rows, title="Dead letters", as_json=as_json, empty="none")
