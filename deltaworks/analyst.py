@@ -4,6 +4,7 @@
 
     lake = open_lake()
     lake.sql("select * from gold.daily_orders order by day").dicts()
+    lake.sql("select * from gold.daily_orders", as_of=datetime(2026, 11, 20, 10, tzinfo=UTC))  # as it was then
 
 Tables are named layer.table. System columns (leading underscore) of gold tables are not shown.
 """
@@ -16,13 +17,14 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock, Timer
 from typing import TYPE_CHECKING, Self
 
 import duckdb
 
-from deltaworks.errors import QueryError
+from deltaworks.errors import LakeError, QueryError
 from deltaworks.settings import Settings
 from deltaworks.statements import literal, read_statement
 
@@ -108,10 +110,20 @@ class Analyst:
         """Every table of the lake as layer.table, sorted; read anew from the folder."""
         return tuple(sorted(self._folders()))
 
-    def sql(self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_max: int | None = None) -> Answer:
-        """Answer one reading statement; raises QueryError. With rows_max, `more` tells that rows were left out."""
+    def sql(
+        self,
+        sql: str,
+        *,
+        as_of: datetime | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        rows_max: int | None = None,
+    ) -> Answer:
+        """Answer one reading statement; raises QueryError. With rows_max, `more` tells that rows were left out.
+
+        With as_of (UTC if it has no zone) each table is asked as it had been committed by then.
+        """
         began = time.monotonic()
-        with self.stream(sql, timeout_seconds=timeout_seconds) as (columns, batches):
+        with self.stream(sql, as_of=as_of, timeout_seconds=timeout_seconds) as (columns, batches):
             rows: list[tuple[object, ...]] = []
             for batch in batches:
                 rows += batch
@@ -120,22 +132,22 @@ class Analyst:
         more = rows_max is not None and len(rows) > rows_max
         return Answer(columns=columns, rows=rows[:rows_max], more=more, seconds=time.monotonic() - began)
 
-    def arrow(self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> "pa.Table":
+    def arrow(self, sql: str, *, as_of: datetime | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> "pa.Table":
         """Answer one reading statement as an Arrow table (`.to_pandas()` for pandas); raises QueryError."""
         clock = _Clock(self._connection, timeout_seconds)
         with self._lock, _own_errors(timeout_seconds):
-            self._run(sql, clock)
+            self._run(sql, clock, as_of)
             with clock.running():
                 return self._connection.to_arrow_table()
 
     @contextmanager
     def stream(
-        self, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self, sql: str, *, as_of: datetime | None = None, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> Iterator[tuple[tuple[ResultColumn, ...], Iterator[list[tuple[object, ...]]]]]:
         """Columns and batches of rows, for answers larger than memory; the time limit counts DuckDB's time only."""
         clock = _Clock(self._connection, timeout_seconds)
         with self._lock, _own_errors(timeout_seconds):
-            self._run(sql, clock)
+            self._run(sql, clock, as_of)
             yield _columns(self._connection), self._batches(clock)
 
     def wait(
@@ -159,14 +171,15 @@ class Analyst:
                 return
             yield rows
 
-    def _run(self, sql: str, clock: "_Clock") -> None:
+    def _run(self, sql: str, clock: "_Clock", as_of: datetime | None) -> None:
         folders = self._folders()
         if not folders:
             raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
         with clock.running():
             statement = read_statement(sql, connection=self._connection, known=tuple(sorted(folders)))
+            moment = None if as_of is None else _moment(as_of, statement.tables)
             for name in statement.tables:
-                self._refresh(name, folders[name])
+                self._refresh(name, folders[name], moment)
             self._connection.execute(statement.sql)
 
     def _folders(self) -> dict[str, Path]:
@@ -177,45 +190,78 @@ class Analyst:
             found.setdefault(_LEDGER, self.lake)
         return found
 
-    def _refresh(self, name: str, folder: Path) -> None:
-        """Let DuckDB see the newest commit; a snapshot is kept until there is a newer one, as a long log costs."""
+    def _refresh(self, name: str, folder: Path, moment: datetime | None) -> None:
+        """Let DuckDB see the newest commit, or the newest of a moment.
+
+        The newest snapshot is kept until there is a newer one, as a long log costs.
+        """
         if name == _LEDGER and folder == self.lake:
-            self._refresh_ledger()
+            self._refresh_ledger(moment)
             return
-        stamp = _newest_commit(folder)
+        stamp = _newest_commit(folder) if moment is None else None
         if stamp is not None and self._attached.get(name) == stamp:
             return
+        version = "" if moment is None else f", VERSION {self._version(name, folder, moment)}"
         layer, _, table = name.partition(".")
         run = self._connection.execute
         self._attached.pop(name, None)
         run(f"DETACH DATABASE IF EXISTS {_quoted(name)}")
         try:
             # read-only: an INSERT by DuckDB would corrupt a table with mapped columns
-            run(f"ATTACH {literal(str(folder))} AS {_quoted(name)} (TYPE delta, READ_ONLY, PIN_SNAPSHOT)")
+            how = f"TYPE delta, READ_ONLY, PIN_SNAPSHOT{version}"
+            run(f"ATTACH {literal(str(folder))} AS {_quoted(name)} ({how})")
             # side tables (<table>__late …) say what they have to say in system columns
             shown = "COLUMNS(lambda c: NOT starts_with(c, '_'))" if layer == "gold" and "__" not in table else "*"
             run(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
             view = f"{_quoted(layer)}.{_quoted(table)}"
             run(f"CREATE OR REPLACE VIEW {view} AS SELECT {shown} FROM {_quoted(name)}")  # noqa: S608  # names, quoted
         except (duckdb.IOException, duckdb.BinderException) as error:
-            raise QueryError(name, f"cannot be read ({_first_line(error)})", 'Run "deltaworks doctor"') from None
+            raise _unreadable(name, _first_line(error)) from None
         self._attached[name] = stamp
 
-    def _refresh_ledger(self) -> None:
-        """Show the copies of the entries, one table per app, as one; the counts in an entry as columns."""
+    def _version(self, name: str, folder: Path, moment: datetime) -> int:
+        """The newest version that was committed by then, if the log tells of it and all of its files are there."""
+        from deltaworks.engine.log import committed_at, readable_from, version_at
+
+        try:
+            version = version_at(folder, moment)
+            if version is not None and self._has_its_files(folder, version):
+                return version
+            first = readable_from(folder)
+            since = _told(committed_at(folder, first))
+        except (LakeError, OSError, ValueError, duckdb.IOException) as error:
+            raise _unreadable(name, _first_line(error)) from None
+        if version is not None and version >= first:
+            raise _unreadable(name, "a file of its newest version is missing")
+        gone = "what it was then is not kept any more" if first else "it was made later"
+        raise QueryError(name, f"cannot be asked as of {_told(moment)}: {gone}", f"Ask as of {since} or later")
+
+    def _has_its_files(self, folder: Path, version: int) -> bool:
+        """DuckDB would find out too, but in the middle of an answer."""
+        listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}, version={version})"  # noqa: S608  # quoted
+        return all(Path(file).exists() for (file,) in self._connection.execute(listed).fetchall())
+
+    def _refresh_ledger(self, moment: datetime | None) -> None:
+        """Show the copies of the entries, one table per app, as one; the counts in an entry as columns.
+
+        Copies are made later than the commits: as of a moment are the commits of before it, whenever they were copied.
+        """
         from dataclasses import fields
 
         from deltaworks.engine.entry import Counts
 
         parts = {name: folder for name, folder in self._folders().items() if name.startswith(_LEDGER_OF_APP)}
         for name, folder in parts.items():
-            self._refresh(name, folder)
+            self._refresh(name, folder, None)
         counts = ", ".join(
             f"coalesce((entry::json -> 'counts' ->> '{one.name}')::bigint, 0) AS {one.name}" for one in fields(Counts)
         )
         every = " UNION ALL BY NAME ".join(f"SELECT * FROM {_quoted(name)}" for name in parts)  # noqa: S608  # names, quoted
         columns = f"* EXCLUDE (entry), {counts}, entry"
-        self._connection.execute(f"CREATE OR REPLACE VIEW ops.ledger AS SELECT {columns} FROM ({every})")  # noqa: S608  # our own names
+        which = "true" if moment is None else f"committed_at <= TIMESTAMPTZ {literal(moment.isoformat())}"
+        self._connection.execute(
+            f"CREATE OR REPLACE VIEW ops.ledger AS SELECT {columns} FROM ({every}) WHERE {which}"  # noqa: S608  # our own names
+        )
 
 
 class _Clock:
@@ -256,6 +302,21 @@ def _locked_connection(lake: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_external_access = false")  # from here on only allowed_directories can be opened
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _moment(as_of: datetime, tables: tuple[str, ...]) -> datetime:
+    """A time that has passed: until then more may be committed."""
+    moment = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
+    now = datetime.now(UTC)
+    if moment > now:
+        finding = f"cannot be asked as of {_told(moment)}: that is to come"
+        raise QueryError(", ".join(tables) or "query", finding, f"Ask as of {_told(now)} or earlier")
+    return moment
+
+
+def _told(moment: datetime) -> str:
+    """A time as precise as those of commits."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _newest_commit(folder: Path) -> tuple[object, ...] | None:
@@ -308,7 +369,11 @@ def _in_one_line(error: duckdb.Error) -> QueryError:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return error.finding if isinstance(error, LakeError) else str(error).partition("\n")[0]
+
+
+def _unreadable(name: str, why: str) -> QueryError:
+    return QueryError(name, f"cannot be read ({why})", 'Run "deltaworks doctor"')
 
 
 def _quoted(name: str) -> str:

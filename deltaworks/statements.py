@@ -154,7 +154,8 @@ def _table(node: dict[str, Any], *, known: tuple[str, ...], own: frozenset[str])
     if catalog or name.lower() not in known:
         raise _no_such_table(name, known=known)
     if node.get("at_clause"):
-        raise QueryError(name, "earlier versions cannot be asked for here", "Take AT (…) out")
+        step = "Take AT (…) out and use --as-of (as_of= in Python)"
+        raise QueryError(name, "earlier versions cannot be asked for in SQL", step)
     return name.lower()
 
 

@@ -157,6 +157,14 @@ class Owner:
         self.commits += 1
 
 
+def between_commits() -> datetime:
+    """A time by which all that there is was committed, and nothing that is to come will have been."""
+    now = datetime.now(UTC)
+    while datetime.now(UTC) <= now + timedelta(milliseconds=1):  # so precise are the times of commits
+        pass
+    return now
+
+
 def take_arrow(flow: Flow, rows: pa.Table, *, above: bool = True) -> None:
     """One micro-batch without Spark, into tables that have no transform: into bronze, and `above` it."""
     for writer in flow.bronze:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deltaworks.cli import answers
+from deltaworks.cli.compute_again import moment
 from deltaworks.cli.context import settings
 
 _ROWS_SHOWN = 1000
@@ -21,6 +22,10 @@ def register(main: typer.Typer) -> None:
 def sql(
     query: Annotated[str, typer.Argument(help='One reading statement, e.g. "show tables"; - reads it from stdin.')],
     *,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Each table as it was at a time, such as 2026-11-22T10:00 (UTC) or …+01:00."),
+    ] = None,
     served: Annotated[
         bool, typer.Option("--served", help="Ask the copies in the serving database instead, in Postgres's SQL.")
     ] = False,
@@ -33,6 +38,9 @@ def sql(
     """Ask the lake with SQL; a table is layer.table, e.g. gold.daily_orders. Read-only."""
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other")
+    if served and as_of is not None:
+        raise typer.BadParameter("--served and --as-of exclude each other: a copy is of one version")
+    then = None if as_of is None else moment(as_of, option="--as-of")
     text = sys.stdin.read() if query == "-" else query
     if served:
         _served(text, as_json=as_json, as_csv=as_csv, limit=limit, timeout=timeout)
@@ -41,9 +49,9 @@ def sql(
 
     with connect(settings().lake, memory=memory) as lake:
         if not as_json and not as_csv:
-            answers.show(lake.sql(text, timeout_seconds=timeout, rows_max=limit or _ROWS_SHOWN))
+            answers.show(lake.sql(text, as_of=then, timeout_seconds=timeout, rows_max=limit or _ROWS_SHOWN))
             return
-        with lake.stream(text, timeout_seconds=timeout) as (columns, batches):
+        with lake.stream(text, as_of=then, timeout_seconds=timeout) as (columns, batches):
             write = answers.write_json if as_json else answers.write_csv
             write([column.name for column in columns], _first(limit, batches))
 

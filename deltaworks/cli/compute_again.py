@@ -102,7 +102,7 @@ def backfill(
     from deltaworks.engine.backfill import refuse, stage
     from deltaworks.engine.recomputing import recomputing
 
-    first, last = _moment(since, option="--from"), _moment(until, option="--to", end=True)
+    first, last = moment(since, option="--from"), moment(until, option="--to", end=True)
     if first >= last:
         raise typer.BadParameter("The range is empty: --to lies before --from.", param_hint="--to")
     now = settings()
@@ -141,7 +141,7 @@ def rewind(
 
     now = settings()
     found = catalog.load(now.project)
-    version = int(to) if to.isdigit() else _moment(to, option="--to")
+    version = int(to) if to.isdigit() else moment(to, option="--to")
     _go_back(now, found, found[table].name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
 
@@ -169,7 +169,7 @@ def replay(
     since = (
         record(from_offset, option="--from-offset")
         if from_offset is not None
-        else _moment(str(from_time), option="--from-time")
+        else moment(str(from_time), option="--from-time")
     )
     now = settings()
     found = catalog.load(now.project)
@@ -216,7 +216,7 @@ def record(text: str, *, option: str) -> tuple[str, int, int]:
     return topic, int(partition), int(offset)
 
 
-def _moment(text: str, *, option: str, end: bool = False) -> datetime:
+def moment(text: str, *, option: str, end: bool = False) -> datetime:
     """A time in UTC; of a day its beginning, or its `end`."""
     try:
         found = datetime.fromisoformat(text)

@@ -5,13 +5,16 @@ Local disk is assumed: log files are read by path.
 
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltaworks.engine.entry import Entry
+from deltaworks.errors import LakeError
 
 _ADDED = ("num_added_rows", "num_target_rows_inserted", "numOutputRows", "numTargetRowsInserted")
 _UPDATED = ("num_target_rows_updated", "numTargetRowsUpdated")
@@ -37,10 +40,9 @@ class Logged:
 def read_log(folder: Path, version: int) -> Logged | None:
     """Read one version; None if its log file is not there (not yet, or cleaned up)."""
     try:
-        lines = _log_file(folder, version).read_text().splitlines()
+        actions = _actions(folder, version)
     except FileNotFoundError:
         return None
-    actions = [json.loads(line) for line in lines if line]
     info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     metrics: Mapping[str, Any] = info.get("operationMetrics") or {}
     text, stamp = info.get("userMetadata"), info.get("timestamp")
@@ -93,6 +95,38 @@ def whole_from(folder: Path) -> int:
     return 0 if first == 0 else min((one for one in checkpoints(folder) if one >= first), default=first)
 
 
+def committed_at(folder: Path, version: int) -> datetime:
+    """When a version was committed, by its own word: what the file system says of the log changes with each copy.
+
+    Raises LakeError where the log does not tell.
+    """
+    logged = read_log(folder, version)
+    if logged is None or logged.at is None:
+        finding = f"its log does not tell when version {version} was committed"
+        raise LakeError(f"{folder.parent.name}.{folder.name}", finding, 'Run "deltaworks doctor"')
+    return logged.at
+
+
+def version_at(folder: Path, moment: datetime) -> int | None:
+    """The newest version that was committed by then; None if all that the log still tells came later.
+
+    Times of commits are taken to rise, as Delta's own time travel takes them.
+    """
+    versions = range(whole_from(folder), (newest_version(folder) or 0) + 1)
+    found = bisect_right(versions, moment, key=lambda version: committed_at(folder, version))
+    return versions[found - 1] if found else None
+
+
+def readable_from(folder: Path) -> int:
+    """The oldest version from which on each can be read: no file that it has was deleted since."""
+    first, newest = whole_from(folder), newest_version(folder) or 0
+    for version in range(newest, first, -1):
+        removed = (action["remove"]["path"] for action in _actions(folder, version) if "remove" in action)
+        if not all((folder / unquote(name)).exists() for name in removed):
+            return version
+    return first
+
+
 def checkpoints(folder: Path) -> list[int]:
     """Versions whose whole state lies beside the log, oldest first."""
     return sorted({version for version, name in _files(folder) if ".checkpoint." in name and name.endswith(".parquet")})
@@ -114,6 +148,10 @@ def _files(folder: Path) -> Iterator[tuple[int, str]]:
             yield from ((int(file.name[:20]), file.name) for file in files if file.name[:20].isdigit())
     except FileNotFoundError:
         return
+
+
+def _actions(folder: Path, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _log_file(folder, version).read_text().splitlines() if line]
 
 
 def _log_file(folder: Path, version: int) -> Path:

@@ -18,7 +18,7 @@ from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table
-from deltaworks.engine.log import read_log, whole_from
+from deltaworks.engine.log import read_log, version_at, whole_from
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.patches import SUFFIX
@@ -170,13 +170,11 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
 
 def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     """The newest version that was committed by then."""
-    for version in range(lineage.newest(table), -1, -1):
-        logged = read_log(lineage.path(table), version)
-        if logged is None:
-            first = whole_from(lineage.path(table))
-            raise LakeError(table, f"its log begins at version {first}, after that time", _rebuild(table))
-        if logged.at is not None and logged.at <= moment:
-            return version
+    version = version_at(lineage.path(table), moment)
+    if version is not None:
+        return version
+    if first := whole_from(lineage.path(table)):
+        raise LakeError(table, f"its log begins at version {first}, after that time", _rebuild(table))
     raise LakeError(table, "was made after that time", "Name a later time")
 
 

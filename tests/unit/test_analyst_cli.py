@@ -1,6 +1,7 @@
 """`deltaworks sql`: a table for people, JSON and CSV for programs."""
 
 import csv
+import datetime as dt
 import io
 import json
 from collections.abc import Callable
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import typer
+from deltalake import write_deltalake
 from rich.console import Console
 from typer.testing import CliRunner
 
 from deltaworks.cli import analyst, context, show
 from deltaworks.errors import QueryError
-from tests.small_lake import build_lake
+from tests.small_lake import build_lake, dated, orders
 
 Sql = Callable[..., str]
 NAME = 'Zoë "Z", twice\nand a \x1b[31mcolour'
@@ -192,3 +194,53 @@ def test_the_limits_are_options(sql: Sql) -> None:
         sql("select sum(a.range * b.range) from range(100000000) a, range(100000000) b", "--timeout", "0.2")
     with pytest.raises(QueryError, match="needs more memory"):
         sql("select list(range) from range(100000000)", "--memory", "64MB")
+
+
+@pytest.fixture(scope="module")
+def dated_project(project: Path) -> Path:
+    """Give the project with gold.dated_orders, which got a day at midnight and one at noon."""
+    table = project / ".deltaworks/lake/gold/dated_orders"
+    write_deltalake(table, orders(20))
+    write_deltalake(table, orders(21), mode="append")
+    dated(table, *(dt.datetime(2026, 1, 2, hour, tzinfo=dt.UTC) for hour in (0, 12)))
+    return project
+
+
+@pytest.mark.parametrize(
+    ("as_of", "days"),
+    [
+        ("2026-01-02", [20]),
+        ("2026-01-02T11:59:59.999", [20]),
+        ("2026-01-02 12:00", [20, 21]),
+        ("2026-01-02T12:00:00Z", [20, 21]),
+        ("2026-01-02T12:59:59+01:00", [20]),
+        ("2026-01-02T13:00+01:00", [20, 21]),
+    ],
+)
+@pytest.mark.usefixtures("dated_project")
+def test_tables_are_asked_as_of_a_time(sql: Sql, as_of: str, days: list[int]) -> None:
+    """A day is its midnight, a time without a zone is UTC; every form of answer tells the same."""
+    query = "select day(day) as day from gold.dated_orders order by 1"
+
+    as_json = json.loads(sql(query, "--as-of", as_of, "--json"))
+    as_csv = sql(query, "--as-of", as_of, "--csv").split()
+    *shown, told = sql(query, "--as-of", as_of).splitlines()
+
+    assert [row["day"] for row in as_json] == days
+    assert as_csv == ["day", *map(str, days)]
+    assert [line.split() for line in shown] == [["day"], *([str(day)] for day in days)]
+    assert told.startswith(f"{len(days)} row")
+
+
+@pytest.mark.usefixtures("dated_project")
+def test_a_time_that_cannot_be_asked_is_one_line(sql: Sql) -> None:
+    """What is no time is wrong usage; one that is to come or long past names the table and what to ask instead."""
+    query = "select * from gold.dated_orders"
+
+    sql(query, "--as-of", "yesterday", exit_code=2)
+    with pytest.raises(QueryError, match=r"gold\.dated_orders: cannot be asked as of 2999-.* that is to come"):
+        sql(query, "--as-of", "2999-01-01", "--json")
+    with pytest.raises(
+        QueryError, match=r"gold\.dated_orders: .* it was made later.* as of 2026-01-02T00:00:00\.000Z or"
+    ):
+        sql(query, "--as-of", "2026-01-01", "--json")
