@@ -165,8 +165,7 @@ def ends(settings: Settings) -> dict[str, int]:
 
 def position(settings: Settings, table: str) -> dict[str, int]:
     """How far a table has read the topic, by its newest commit."""
-    through = Lineage(settings.lake).processed_through(table)
-    return {} if through is None else dict(through.offsets.get(TOLD, {}))
+    return dict(Lineage(settings.lake).processed_through(table).offsets.get(TOLD, {}))
 
 
 def catches_up(settings: Settings, table: str) -> None:
