@@ -18,6 +18,7 @@ from deltaworks.control import Store
 from deltaworks.engine.driver import EXIT_NOT_OWNER
 from deltaworks.local import stack
 from deltaworks.settings import ROOT, Settings
+from shop.systems import lines
 from tests.running_driver import at_work, started
 from tests.running_stack import running_stack, wait_until
 
@@ -90,6 +91,14 @@ def test_what_the_sources_sent_is_in_gold_exactly_once(drained: Drained) -> None
     # Debezium writes transactions, and each leaves a marker behind it
     assert sum(line["markers"] for line in books["topics"] if line["topic"] == "shop.changes") > 0
     assert int(orders[0]["orders"]) == sent["orders_placed"]
+
+
+def test_each_system_has_its_line(drained: Drained) -> None:
+    """What the demo prints last: each query finds its tables, in the lake or in the serving database."""
+    found = {line["system"]: str(line["found"]) for line in lines(drained.settings)}
+
+    assert {name for name, text in found.items() if text.startswith("- (")} == {"told to somebody"}  # nobody told
+    assert found["daily report"].startswith(f"{drained.sent['orders_placed']} orders")
 
 
 def test_own_writes_can_be_waited_for(drained: Drained) -> None:
