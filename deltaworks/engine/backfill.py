@@ -187,11 +187,13 @@ def _take_again(
     came = own.entry.totals - totals
     # what leaves no row behind, and warnings, is left as it was counted first
     others = read - taken - refused - came.not_mine - came.expired
-    # a filter may have changed since: then these are divided as they may have been, and neither total is below 0
+    # filter and age may let in less than then: these are divided as they may have been, and no total is below 0
+    expired = came.expired + max(0, others - totals.duplicate - totals.filtered)
+    others -= expired - came.expired
     filtered = min(max(came.filtered, others - totals.duplicate), others, totals.filtered)
     was = Counts(
         read=read, taken=taken, refused=refused, duplicate=others - filtered, not_mine=came.not_mine, filtered=filtered,
-        expired=came.expired, warned=came.warned,
+        expired=expired, warned=came.warned,
     )  # fmt: skip
     entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=seq)
     committer.mark(own, entry)

@@ -110,7 +110,7 @@ def committed_at(folder: Path, version: int) -> datetime:
 def version_at(folder: Path, moment: datetime) -> int | None:
     """The newest version that was committed by then; None if all that the log still tells came later.
 
-    Times of commits are taken to rise, as Delta's own time travel takes them.
+    Times of commits are taken to rise: where a clock was set back it is one of the versions around that.
     """
     versions = range(whole_from(folder), (newest_version(folder) or 0) + 1)
     found = bisect_right(versions, moment, key=lambda version: committed_at(folder, version))

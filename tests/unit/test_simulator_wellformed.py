@@ -147,7 +147,7 @@ def test_fields_are_the_columns_that_the_tables_declare() -> None:
 
     said = {name: {field: (one.kind, one.null) for field, one in fields.items()} for name, fields in FIELDS.items()}
 
-    assert len(said) == 9
+    assert len(said) == 10
     assert said == declared
 
 
