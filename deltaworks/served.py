@@ -42,6 +42,10 @@ def ask(
             types = connection.adapters.types
             columns = [(one.name, types.get(one.type_code)) for one in cursor.description]
             rows = cursor.fetchall() if rows_max is None else cursor.fetchmany(rows_max + 1)
+    except psycopg.errors.QueryCanceled:
+        raise QueryError(
+            "query", f"not answered after {timeout_seconds:g} s", "Ask for less, or give it --timeout"
+        ) from None
     except psycopg.OperationalError as error:
         raise QueryError("serving database", _line(error), 'Look at "deltaworks status"') from None
     except psycopg.Error as error:

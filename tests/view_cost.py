@@ -105,7 +105,7 @@ def _counted(spent: list[float]) -> Iterator[None]:
 
 
 def main(
-    orders: Annotated[list[int], typer.Option(min=100, help="Orders in the lake; may be repeated.")] = [  # noqa: B006
+    orders: Annotated[list[int], typer.Option(min=100, help="Orders in the lake; may be repeated.")] = [  # noqa: B006  # typer takes a list, and changes none
         1_000, 10_000, 100_000,
     ],
     turns: Annotated[int, typer.Option(min=1, help="Measured turns of each kind.")] = 9,

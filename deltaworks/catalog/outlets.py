@@ -6,7 +6,7 @@ from itertools import combinations
 from deltaworks.catalog.project import ProjectNames
 from deltaworks.catalog.reading import Readable
 from deltaworks.findings import Finding, nearest
-from deltaworks.words.keeping import Raw
+from deltaworks.words.keeping import History, Raw
 from deltaworks.words.outlets import LANGUAGES, Changelog, Events
 
 
@@ -18,6 +18,11 @@ def outlet_findings(table: Readable) -> Iterator[Finding]:
         for field in fields:
             next_step = "Take it out: declare it in a table above"
             yield table.at_field(field, f"{field} means nothing in a raw table", next_step)
+        return
+    if isinstance(declared.kept_as, History):
+        for field in fields:
+            finding = f"{field} does not go with a history: states of one moment have the same key"
+            yield table.at_field(field, finding, "Declare it in a view over it")
         return
     yield from _keyed(table, [field for field in fields if not isinstance(getattr(declared, field), Events)])
     yield from _searched(table)
@@ -36,9 +41,14 @@ def _keyed(table: Readable, fields: list[str]) -> Iterator[Finding]:
         next_step = "Write events(topic, key=...) to publish it, or declare it in a table that has keys"
         yield table.at_field(field, f"{field} needs a table with one row per key", next_step)
     for column in table.declared.columns:
-        if fields and column.name in table.declared.row_keys and column.null:
+        if not fields or column.name not in table.declared.keys:
+            continue
+        if column.null:
             next_step = f"Write null=False: {' and '.join(fields)} cannot tell rows without it apart"
             yield table.at_column(column.name, "is a key, but may be null", next_step)
+        if column.type == "double":
+            finding = "is a key, and not every double equals itself"
+            yield table.at_column(column.name, finding, f"Take a decimal, or leave {' and '.join(fields)} out")
 
 
 def _searched(table: Readable) -> Iterator[Finding]:

@@ -80,8 +80,8 @@ def rebuild(
 def _restore(declared: "Declared", now: Settings, into: str) -> None:
     from deltaworks.engine.outlets.restoring import restore
 
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}[.][a-z][a-z0-9_]{0,62}", into):
-        raise typer.BadParameter("is no name such as rebuilt.products", param_hint="--into")
+    if not re.fullmatch(r"rebuilt[.][a-z][a-z0-9_]{0,62}", into):  # no other schema: there are live copies
+        raise typer.BadParameter("Write a name such as rebuilt.products.", param_hint="--into")
     rows = restore(declared, now, into=into)
     _say(f'{into}: {rows:,} rows, from the topic alone; look at it with "deltaworks sql --served"')
 

@@ -194,6 +194,13 @@ def _change(admin: AdminClient, name: str, topic: TopicSettings, *, partitions: 
             f"declares {topic.partitions} partitions, the broker has {partitions}, and cannot take any away",
             f"Declare {partitions}",
         )
+    if partitions < topic.partitions and topic.cleanup == "compact":
+        raise StackError(
+            f"topics.toml {name}",
+            f"declares {topic.partitions} partitions, the broker has {partitions}: keys would move, and their old rows"
+            " stay for ever in a compacted topic",
+            f"Declare {partitions}, or publish to a new topic",
+        )
     if partitions < topic.partitions:
         _wait(admin.create_partitions([NewPartitions(name, topic.partitions)]))
     setting = AlterConfigOpType.SET

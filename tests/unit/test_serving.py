@@ -105,6 +105,26 @@ def test_changes_are_told_and_not_the_whole_table_again(serving: str, tmp_path: 
     assert copy_of(serving)[1] == rows(owner)
 
 
+def test_who_comes_late_sets_nothing_back(serving: str, tmp_path: Path) -> None:
+    """A driver slept between its look at the table and its push; its successor has gone further meanwhile."""
+    owner, log, source = ArrowOwner(copied(tmp_path, SEARCHED), "tiny"), Log(), SourceTable()
+    source.insert(1, city="Graz")
+    log.send(source.log)
+    owner.take(log.batch())
+    asleep, successor = (Serving(owner.catalog[NAME], feed(owner), dsn=serving) for _ in range(2))
+    seen = asleep.feed.newest() or 0
+    source.insert(2, city="Linz")
+    log.send(source.log[1:])
+    owner.take(log.batch())
+    newest = successor.feed.newest() or 0
+    successor.push(newest)
+
+    asleep.push(seen)
+
+    assert asleep.version == newest > seen
+    assert copy_of(serving) == (newest, rows(owner))
+
+
 def test_words_are_found_and_ranked(serving: str, tmp_path: Path) -> None:
     """The first search column weighs more; characters that Postgres has no text for do not stop the copy."""
     owner, log, source = ArrowOwner(copied(tmp_path, SEARCHED), "tiny"), Log(), SourceTable()

@@ -46,7 +46,7 @@ class Feed:
         self.declared, self.path = declared, path
         self.columns = tuple(column.name for column in declared.columns)
         self.keyed = not isinstance(declared.table.kept_as, Append)
-        self.keys = declared.row_keys if self.keyed else (PLACE,)
+        self.keys = declared.keys if self.keyed else (PLACE,)
         self._bytes_max = bytes_max
         self._names = self.columns if self.keyed else (*self.columns, PLACE)
         types = {column.name: arrow_type(column.type) for column in declared.columns} | {PLACE: pa.string()}
@@ -73,11 +73,14 @@ class Feed:
     def inserts(self, after: int, upto: int) -> list[Change] | None:
         """The rows whose key a version in (after, upto] brought and the one before lacked, oldest first; None as above.
 
-        They are the same however the versions are cut: a row that changed or went since is told as it came.
+        They are the same however the versions are cut: a row that changed or went since is told as it came. What is
+        published by a command takes the place of rows, and brings none.
         """
         found = self._told(after, upto)
         if found is None:
             return None
+        replaced = {version for version in {one[0] for one in found} if self._replaces(version)}
+        found = [one for one in found if one[0] not in replaced]
         before = {(version, key) for version, what, key, _ in found if what in _BEFORE}
         return [Change(v, key, row) for v, what, key, row in found if what not in _BEFORE and (v, key) not in before]
 
@@ -100,8 +103,12 @@ class Feed:
     def _told(self, after: int, upto: int) -> list[_Told] | None:
         try:
             return self._of_feed(after, upto) if self.keyed else list(self._of_files(after, upto))
-        except (DeltaError, LakeError, TooMuchError, FileNotFoundError):
+        except (DeltaError, LakeError, TooMuchError, OSError, pa.ArrowException):  # it, or a file of it, is gone
             return None
+
+    def _replaces(self, version: int) -> bool:
+        entry = read_commit(self.path, version).entry
+        return entry is not None and entry.kind == "publish"
 
     def _of_feed(self, after: int, upto: int) -> list[_Told]:
         opened = pa.RecordBatchReader.from_stream(
@@ -113,13 +120,18 @@ class Feed:
         return sorted(((v, what, self._key(row), row) for v, what, row in told), key=lambda one: one[0])
 
     def _of_files(self, after: int, upto: int) -> Iterator[_Told]:
+        size = 0
         for version in range(after + 1, upto + 1):
             commit = read_commit(self.path, version)
             if commit.entry is None or commit.entry.kind not in ROW_KINDS or not commit.added:
                 continue
-            files = ds.dataset([str(self.path / name) for name in commit.added], format="parquet")
-            for batch in bounded(files.to_batches(columns=list(self._names)), self._bytes_max):
-                for row in _tuples(batch.cast(self._schema)):
+            names = [str(self.path / name) for name in commit.added]
+            files = ds.dataset(names, schema=self._schema, format="parquet")  # older files lack newer columns
+            for batch in files.to_batches():
+                size += batch.nbytes
+                if size > self._bytes_max:
+                    raise TooMuchError(self._bytes_max)
+                for row in _tuples(batch):
                     yield version, "insert", self._key(row), row[: len(self.columns)]
 
     def _key(self, row: tuple[Any, ...]) -> tuple[Any, ...]:

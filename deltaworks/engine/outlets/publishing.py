@@ -7,6 +7,7 @@ The position is the group's committed offset in partition 0, as the table's next
 everything is published again, under the same message ids for events.
 """
 
+import hashlib
 import logging
 import math
 from collections.abc import Iterable, Iterator
@@ -50,7 +51,7 @@ class Publishing:
     def push(self, newest: int) -> None:
         """Publish what is new up to this version of the table. Raises OutletError."""
         try:
-            self._push(newest)
+            self.version = self._push(newest)
         except KafkaException as error:
             self.close()
             finding = error.args[0].str()
@@ -58,7 +59,7 @@ class Publishing:
         except BaseException:
             self.close()
             raise
-        self.version, self._sure = newest, True
+        self._sure = True
 
     def close(self) -> None:
         """Leave the broker; what is not committed is not told."""
@@ -71,19 +72,18 @@ class Publishing:
         if group is not None:
             group.close()
 
-    def _push(self, newest: int) -> None:
+    def _push(self, newest: int) -> int:
         if self._producer is None:
             self._open()
         told = self.version if self._sure else self._told()
-        if told == newest:
-            return
-        events = isinstance(self._publishes, Events)
-        changes = None
-        if told is not None and told < newest:
-            changes = (self.feed.inserts if events else self.feed.changes)(told, newest)
-        if changes is not None:
-            self._transaction(map(self._message, changes), newest)
-            return
+        while told is not None:
+            if told >= newest:  # beyond, a successor was here
+                return told
+            upto, changes = self._changes(told, newest)
+            if changes is None:
+                break
+            self._transaction(map(self._message, changes), upto)
+            told = upto
         messages = self._all(newest)
         rows = 0
         for part in messages:
@@ -91,6 +91,14 @@ class Publishing:
             self._transaction(part, None)
         self._transaction([], newest)
         log.info("%s: version %d is published whole, %d messages", self.declared.name, newest, rows)
+        return newest
+
+    def _changes(self, told: int, newest: int) -> tuple[int, list[Change] | None]:
+        """What came beyond a version, up to the newest or as many versions as can be told at once; None if not one."""
+        tell = self.feed.inserts if isinstance(self._publishes, Events) else self.feed.changes
+        while (changes := tell(told, newest)) is None and newest > told + 1:
+            newest = told + (newest - told) // 2
+        return newest, changes
 
     def _open(self) -> None:
         name = f"deltaworks.publishes.{self.declared.name}"
@@ -109,7 +117,16 @@ class Publishing:
         (place,) = patiently(lambda: group.committed(asked, timeout=SECONDS_MAX), seconds_max=SECONDS_MAX)
         if place.error is not None:
             raise KafkaException(place.error)
-        return place.offset - 1 if place.offset > 0 and place.metadata == self.feed.identity() else None
+        return place.offset - 1 if place.offset > 0 and place.metadata == self._made_of() else None
+
+    def _made_of(self) -> str:
+        """The table, and for a changelog what its rows look like: another one is told whole again."""
+        if isinstance(self._publishes, Events):
+            return self.feed.identity()
+        shape = repr([(column.name, column.type, column.null) for column in self.declared.columns]) + repr(
+            self.feed.keys
+        )
+        return f"{self.feed.identity()} {hashlib.sha256(shape.encode()).hexdigest()[:16]}"
 
     def _transaction(self, messages: Iterable[Message], newest: int | None) -> None:
         """Publish messages, and that version `newest` is told with them if it is given."""
@@ -120,7 +137,7 @@ class Publishing:
         for key, value, identity in messages:
             _produce(producer, topic, key=key, value=value, headers=[("id", identity.encode())])
         if newest is not None:
-            place = TopicPartition(topic, 0, newest + 1, self.feed.identity())
+            place = TopicPartition(topic, 0, newest + 1, self._made_of())
             producer.send_offsets_to_transaction([place], group.consumer_group_metadata(), SECONDS_MAX)
         producer.commit_transaction(SECONDS_MAX)
 

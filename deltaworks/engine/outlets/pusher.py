@@ -22,6 +22,7 @@ from deltaworks.settings import Settings
 LOOK_SECONDS = 0.25
 AGAIN_SECONDS = (1.0, 30.0)
 """Between two attempts after a failure: at first, and at most; each time twice as long."""
+CLOSE_SECONDS_MAX = 5.0
 log = logging.getLogger("deltaworks.outlets")
 
 
@@ -56,7 +57,7 @@ class Outlets:
         """Connect to nothing yet. `guard` raises LeaseLostError where somebody else owns the app."""
         self._guard = guard
         self._lines = [line for declared in tables for line in _lines(declared, settings)]
-        self._stop, self._turn = threading.Event(), threading.Lock()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outlets", daemon=True)
 
     def start(self) -> None:
@@ -66,25 +67,28 @@ class Outlets:
 
     def finish(self, *, seconds_max: float) -> DeltaworksError | None:
         """Stop the thread, and bring all copies to where the tables are now, as far as the time goes; what failed."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout=seconds_max)
         until = time.monotonic() + seconds_max
+        if not self._stopped(seconds_max):
+            return DeltaworksError("copies", f"not made within {seconds_max:g} s", 'Look at "deltaworks status"')
         while True:
             for line in self._lines:
                 line.due = 0.0
-            failed = self._round()
-            if failed is None or time.monotonic() > until:
-                return failed
+            failed = [error for line in self._lines if (error := self._push(line)) is not None]
+            if not failed or time.monotonic() > until:
+                return failed[-1] if failed else None
             time.sleep(AGAIN_SECONDS[0])
 
     def close(self) -> None:
         """Stop the thread and let go of all connections, whatever is not done yet."""
+        if self._stopped(CLOSE_SECONDS_MAX):  # else it is amid a push, and ends with the process
+            for line in self._lines:
+                line.outlet.close()
+
+    def _stopped(self, seconds_max: float) -> bool:
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(timeout=AGAIN_SECONDS[1])
-        for line in self._lines:
-            line.outlet.close()
+            self._thread.join(timeout=seconds_max)
+        return not self._thread.is_alive()
 
     def progress(self) -> list[dict[str, Any]]:
         """Per copy: the table's version and its own, since when it lacks something, the last error."""
@@ -102,29 +106,25 @@ class Outlets:
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            try:
-                self._round()
-            except LeaseLostError:  # the driver's own threads meet it too, and end the process
-                return
-
-    def _round(self) -> DeltaworksError | None:
-        """Push what is due; gives the last error. Raises LeaseLostError."""
-        failed = None
-        with self._turn:
             for line in self._lines:
-                failed = self._push(line) or failed
-        return failed
+                if self._stop.is_set():
+                    return
+                try:
+                    self._push(line)
+                except LeaseLostError:  # the driver's own threads meet it too, and end the process
+                    return
 
     def _push(self, line: _Line) -> DeltaworksError | None:
-        newest = line.outlet.feed.newest()
-        if newest is None:
-            return None
-        line.newest = newest
-        current = line.outlet.version == newest and line.error is None
-        if current or time.monotonic() < line.due:
-            return None
-        self._guard()
+        """Push what is due; gives the error. Raises LeaseLostError."""
         try:
+            newest = line.outlet.feed.newest()
+            if newest is None:
+                return None
+            line.newest = newest
+            current = line.outlet.version >= newest and line.error is None
+            if current or time.monotonic() < line.due:
+                return None
+            self._guard()
             line.outlet.push(newest)
         except LeaseLostError:
             raise
@@ -166,5 +166,8 @@ def _since(line: _Line) -> str | None:
     """When the oldest version was committed that the copy lacks."""
     if line.outlet.version < 0 or line.outlet.version >= line.newest:
         return None
-    logged = read_log(line.outlet.feed.path, line.outlet.version + 1)
+    try:
+        logged = read_log(line.outlet.feed.path, line.outlet.version + 1)
+    except (OSError, ValueError):  # it is told to people: no reason to fail
+        return None
     return logged.at.astimezone(UTC).isoformat() if logged is not None and isinstance(logged.at, datetime) else None

@@ -63,7 +63,7 @@ def _parts(messages: Iterator[tuple[bytes, bytes | None]]) -> Iterable[dict[byte
 def _change(declared: Declared, key: bytes, value: bytes | None, topic: str) -> Change:
     columns = {column.name: column for column in declared.columns}
     try:
-        own = _values(json.loads(key), [columns[name] for name in declared.row_keys])
+        own = _values(json.loads(key), [columns[name] for name in declared.keys])
         row = None if value is None else _values(json.loads(value, parse_float=Decimal), list(columns.values()))
     except (ValueError, KeyError, Refusal) as error:
         finding = f"a message is no row of {declared.name}: {error}"
@@ -75,7 +75,7 @@ def _values(document: dict[str, Any], columns: list[Any]) -> tuple[Any, ...]:
     """The values in Postgres's types; published values are in JSON's, whatever the source's encoding was."""
     found = []
     for column in columns:
-        value = document[column.name]
+        value = document.get(column.name)  # what is told of before a column was declared lacks it
         array, refused = converter(replace(column, wire=None), ENCODING).column([value])
         if refused:
             raise ValueError(f"{column.name}: {refused[0]}")

@@ -69,12 +69,11 @@ class Serving:
         try:
             connection = self._connected()
             with connection.transaction():
-                self._push(connection, newest)
+                self.version = self._push(connection, newest)
         except psycopg.Error as error:
             self.close()
             finding = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise OutletError(f"{self.declared.name} in Postgres", finding, 'Look at "deltaworks status"') from error
-        self.version = newest
 
     def close(self) -> None:
         """Leave the database."""
@@ -91,7 +90,7 @@ class Serving:
             self._connection.execute(_BOOK)
         return self._connection
 
-    def _push(self, connection: Connection[Any], newest: int) -> None:
+    def _push(self, connection: Connection[Any], newest: int) -> int:
         name, shape, identity = self.declared.name, self._target.shape(), self.feed.identity()
         connection.execute(
             "insert into deltaworks.served (table_name) values (%s) on conflict (table_name) do nothing", [name]
@@ -101,9 +100,9 @@ class Serving:
         ).fetchone()
         assert there is not None, "it was just inserted"
         goes_on = there.version is not None and there.shape == shape and there.identity == identity
-        if goes_on and there.version == newest:
-            return
-        changes = self.feed.changes(there.version, newest) if goes_on and there.version < newest else None
+        if goes_on and there.version >= newest:  # a successor was here: what this one knows is older
+            return int(there.version)
+        changes = self.feed.changes(there.version, newest) if goes_on else None
         if changes is None:
             rows = self._whole(connection, newest, anew=there.shape != shape)
             log.info("%s: the copy is made of version %d, %d rows", name, newest, rows)
@@ -114,6 +113,7 @@ class Serving:
             " where table_name = %s",
             [newest, identity, shape, name],
         )
+        return newest
 
     def _whole(self, connection: Connection[Any], version: int, *, anew: bool) -> int:
         if anew:
@@ -129,10 +129,9 @@ class Copy:
     def __init__(self, declared: Declared, name: str, *, search: Sequence[str] = (), language: str = "simple") -> None:
         """`name` is schema.table."""
         self._columns = {column.name: column for column in declared.columns}
-        self._keys, self._search, self._language = declared.row_keys, search, language
+        self._keys, self._search, self._language = declared.keys, search, language
         schema, table = name.split(".", 1)
         self._schema, self._table = sql.Identifier(schema), sql.Identifier(schema, table)
-        self._index = sql.Identifier(f"{table}_words")
 
     def shape(self) -> str:
         """What the table looks like; a copy of another shape is made anew."""
@@ -157,9 +156,7 @@ class Copy:
         connection.execute(sql.SQL("create table {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         if self._search:
             connection.execute(
-                sql.SQL("create index {} on {} using gin ({})").format(
-                    self._index, self._table, sql.Identifier(SEARCHED)
-                )
+                sql.SQL("create index on {} using gin ({})").format(self._table, sql.Identifier(SEARCHED))
             )
         connection.execute(sql.SQL("grant usage on schema {} to {}").format(self._schema, sql.Identifier(READER)))
         connection.execute(sql.SQL("grant select on {} to {}").format(self._table, sql.Identifier(READER)))
