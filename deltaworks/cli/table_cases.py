@@ -2,14 +2,22 @@
 
 import json
 import time
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from deltaworks.cases import Case
+
+AT_ONCE = 2
+"""Cases that run at the same time: a case is planning, which Spark does on one core."""
 
 
 def run_cases(
@@ -28,14 +36,16 @@ def run_cases(
 
     from deltaworks.engine.case_session import case_session
 
+    def timed(case: "Case") -> tuple[Mapping[str, tuple[str, ...]], float]:
+        began = time.monotonic()
+        return run(case), time.monotonic() - began
+
     rows = []
-    with case_session(catalog, given) as run:
-        for case in cases:
-            began = time.monotonic()
-            differences = run(case)
+    with case_session(catalog, given) as run, _pool() as pool:
+        for case, (differences, seconds) in zip(cases, pool.map(timed, cases), strict=True):
             verdict = "failed" if any(differences.values()) else "ok"
             row = {"table": case.table, "case": case.name, "verdict": verdict, "differences": differences}
-            rows.append(row | {"seconds": round(time.monotonic() - began, 1)})
+            rows.append(row | {"seconds": round(seconds, 1)})
             if not as_json:
                 _print(rows[-1], differences)
     failed = sum(row["verdict"] == "failed" for row in rows)
@@ -46,6 +56,16 @@ def run_cases(
         show.out.print(f"{cases_said}, {failed} failed", style="red" if failed else "green")
     if failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads for the cases; who is interrupted does not wait for those that have not begun."""
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _print(row: Mapping[str, object], differences: Mapping[str, tuple[str, ...]]) -> None:

@@ -3,6 +3,7 @@
 import logging
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from deltaworks.errors import DeltaworksError
 from deltaworks.settings import AppSettings, Settings
 
 Run: TypeAlias = Callable[[Case], Mapping[str, tuple[str, ...]]]
-"""Gives what was found otherwise than the case says, by the way in which it ran."""
+"""Gives what was found otherwise than the case says, by the way in which it ran. Threads may call it at once."""
 
 
 @contextmanager
@@ -30,10 +31,14 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
         with jvm_log(settings.logs / "table-test.log"):
             spark = open_session(name="table-test", settings=own, app=AppSettings(), brief=True)
 
+        mine = threading.local()  # a thread's own settings of Spark; the JVM is one
+
         def run(case: Case, way: Way) -> tuple[str, ...]:
+            if not hasattr(mine, "spark"):
+                mine.spark = spark.newSession()
             lake = own.changed(data=Path(tempfile.mkdtemp(dir=folder)))
             try:
-                return run_case(case, way, catalog=catalog, settings=lake, spark=spark)
+                return run_case(case, way, catalog=catalog, settings=lake, spark=mine.spark)
             except Exception as error:  # noqa: BLE001  # whatever a transform raises fails its case, not the others
                 return (_raised(error),)
 
