@@ -47,6 +47,18 @@ def send_confirmations(settings: Settings, orders: Iterable[int], *, message_id:
     ])  # fmt: skip
 
 
+def send_large_purchases(settings: Settings, rows: Iterable[Row]) -> None:
+    """Publish rows of large purchases."""
+    _send(settings, "large_purchases", [
+        (
+            json.dumps({"user_id": row["user_id"]}).encode(),
+            json.dumps(row, default=_written).encode(),
+            row["purchase_id"],
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
 def _send(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes | None, str]]) -> None:
     producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
     for key, value, identity in messages:
@@ -55,4 +67,4 @@ def _send(settings: Settings, topic: str, messages: Iterable[tuple[bytes, bytes 
 
 
 def _written(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
