@@ -129,7 +129,7 @@ class Mail:
             if code != 220:
                 raise smtplib.SMTPConnectError(code, text)
             server.send_message(mail, to_addrs=[address])
-            with suppress(smtplib.SMTPException, OSError):  # it has the mail, whatever it says now
+            with suppress(OSError):  # it has the mail, whatever it says now
                 server.quit()
 
 
@@ -149,7 +149,7 @@ def _cut_at(until: float, line: socket.socket) -> Iterator[None]:
     timer.start()
     try:
         yield
-    except (OSError, http.client.HTTPException, smtplib.SMTPServerDisconnected):
+    except (OSError, http.client.HTTPException):
         if late.is_set():
             raise TimeoutError from None
         raise
