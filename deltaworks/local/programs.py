@@ -10,14 +10,15 @@ from deltaworks.settings import ProcessSettings, Settings
 def parts(settings: Settings, stack: Collection[Part]) -> tuple[Part, ...]:
     """Every program as often as it is to run; `stack` are the parts of the stack itself.
 
-    Raises SettingsError for a program that has the name of a part, or names a part or a port that is not there.
+    Raises SettingsError for a program that has the name of a part or step, or names a part or port that is not there.
     """
     of = {part.name: part.of for part in stack}
-    known = sorted({*of.values()})
-    for name in settings.processes:
-        if name in known:
-            raise _wrong(settings, name, "is a part of the stack", "Give it another name")
     names = {name: _names(name, one) for name, one in settings.processes.items()}
+    taken = {*of, *of.values()}
+    for name, found in names.items():
+        if twice := sorted(taken & {name, *found}):
+            raise _wrong(settings, name, f"there is a part or step {twice[0]} already", "Give it another name")
+        taken |= {name, *found}
     of |= {part: name for name, found in names.items() for part in found}
     return tuple(_part(settings, name, part, of) for name, found in names.items() for part in found)
 
@@ -54,7 +55,7 @@ def _filled(settings: Settings, name: str, part: str) -> tuple[str, ...]:
     values = {"data": settings.data, "part": part, **settings.ports}
     try:
         return tuple(argument.format_map(values) for argument in settings.processes[name].run)
-    except (KeyError, ValueError, IndexError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
         known = ", ".join(f"{{{value}}}" for value in values)
         raise _wrong(settings, f"{name} run", f"cannot be filled in: {error}", f"Known are {known}") from None
 

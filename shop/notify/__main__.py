@@ -31,20 +31,24 @@ class _Asked:
     """What stands before the command."""
 
     settings: Settings
+    group: str
     name: str
     webhook: str | None
     smtp: str | None
 
     def records(self) -> Records:
-        return Records(self.settings.serving_dsn(), name=f"shop.notify {self.name}")
+        return Records(self.settings.serving_dsn(), group=self.group, name=f"shop.notify {self.name}")
 
     def channels(self) -> Sequence[Channel]:
         if self.webhook is None or self.smtp is None:
             raise typer.BadParameter("say where to with --webhook and --smtp, before the command")
         host, _, port = self.smtp.rpartition(":")
-        if not self.webhook.startswith(("http://", "https://")) or not host or not port.isdecimal():
-            raise typer.BadParameter("--webhook takes http://... or https://..., and --smtp HOST:PORT")
-        return Webhook(self.webhook), Mail(host, int(port))
+        if not host or not port.isdecimal():
+            raise typer.BadParameter("--smtp takes HOST:PORT")
+        try:
+            return Webhook(self.webhook), Mail(host, int(port))
+        except ValueError:
+            raise typer.BadParameter("--webhook takes http://... or https://...") from None
 
 
 @app.callback(invoke_without_command=True)
@@ -52,16 +56,17 @@ def member(
     context: typer.Context,
     webhook: Annotated[str | None, typer.Option(help="URL to post each confirmation to.")] = None,
     smtp: Annotated[str | None, typer.Option(help="HOST:PORT of the mail server.")] = None,
-    group: Annotated[str, typer.Option(help="Its members share the partitions.")] = "order-confirmations",
+    group: Annotated[str, typer.Option(help="Members share partitions, and what was told.")] = "order-confirmations",
     name: Annotated[str | None, typer.Option("--member", help="Who this is; default: machine and process.")] = None,
     project: Annotated[Path | None, typer.Option(help="Folder with deltaworks.toml.")] = None,
 ) -> None:
     """Tell customers and a webhook of placed orders, as a member of a consumer group; leaves it at Ctrl-C.
 
-    A message is acknowledged when both have it, or it is a dead letter. With a command: look at the dead letters.
+    A message is acknowledged when both have it, or it is a dead letter. With a command: look at those of the group.
     """
     own = name or f"{socket.gethostname()}-{os.getpid()}"
-    context.obj = asked = _Asked(settings=Settings.load(project), name=own, webhook=webhook, smtp=smtp)
+    settings = Settings.load(project)
+    context.obj = asked = _Asked(settings=settings, group=group, name=own, webhook=webhook, smtp=smtp)
     if context.invoked_subcommand is not None:
         return
     channels, stopping = asked.channels(), threading.Event()
@@ -94,12 +99,10 @@ def retry_dead(context: typer.Context, ids: Annotated[list[str], typer.Argument(
     channels = context.obj.channels()
     with context.obj.records() as records:
         _require(ids, {one.id for one in records.dead(ids)})
+        delivery = Delivery(channels=channels, records=records)
         for key in dict.fromkeys(ids):
-            dead = records.dead([key])
             try:
-                Delivery(channels=channels, records=records).deliver(
-                    dead[0].letter, again={one.channel for one in dead}
-                )
+                delivery.retry(key)
             except TemporaryError as error:
                 out.print(f"{key}: not now ({error})", markup=False, soft_wrap=True)
         left = records.dead(ids)

@@ -5,19 +5,30 @@ personal value: what the other side answers is told by its codes alone.
 """
 
 import hashlib
+import http.client
 import re
 import smtplib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Protocol
 
 import msgspec
-import urllib3
+from urllib3.util import parse_url
 
 from shop.notify.confirmation import Confirmation
 
-_ANSWER_SECONDS = 5.0  # for each answer of a server; a member that stops has 15 s
+_TELL_SECONDS = 4.0  # for all that one channel does; a member that stops has 15 s, and may be at the first of two
+_CONNECT_SECONDS = 2.0  # for each address of a name, and for what TLS says first; the resolver has its own bounds
+_KINDS: dict[str, type[http.client.HTTPConnection]] = {
+    "http": http.client.HTTPConnection,
+    "https": http.client.HTTPSConnection,
+}
 _AGAIN = (408, 429)  # RFC 9110 15.5.9, RFC 6585 4: the request may come again as it is
 # no encoded word (RFC 2047), which would be another address once it is decoded
 _ADDRESS = re.compile(r"(?!.*=\?)[^\s@<>()\[\]:;,\\\"]+@[^\s@<>()\[\]:;,\\\"]+")
@@ -51,23 +62,34 @@ class Webhook:
     name = "webhook"
 
     def __init__(self, url: str) -> None:
-        """Connecting happens at the first message."""
-        self._url = url
-        self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(_ANSWER_SECONDS), retries=False)
+        """Connecting happens for each message; raises ValueError if the URL is not of http or https."""
+        self._to = parse_url(url)
+        if self._to.scheme not in _KINDS or not self._to.host:
+            raise ValueError(url)
 
     def tell(self, key: str, confirmation: Confirmation) -> None:
         """2xx: taken. 4xx but 408 and 429: refused. Everything else, redirects too, may be better later."""
+        try:
+            status = self._status(key, msgspec.json.encode(confirmation))
+        except (http.client.HTTPException, OSError) as error:
+            raise TemporaryError(f"no answer ({type(error).__name__})") from None
+        if 200 <= status < 300:
+            return
+        told = f"answered {status}"
+        raise RefusedError(told) if 400 <= status < 500 and status not in _AGAIN else TemporaryError(told)
+
+    def _status(self, key: str, body: bytes) -> int:
+        """Post; what comes after the answer's headers is not waited for."""
         # http.client writes headers as Latin-1: so the bytes of any UTF-8 come through
         headers = {"Content-Type": "application/json", "Idempotency-Key": key.encode().decode("latin-1")}
-        body = msgspec.json.encode(confirmation)
-        try:
-            answer = self._pool.request("POST", self._url, body=body, headers=headers, redirect=False)
-        except urllib3.exceptions.HTTPError as error:
-            raise TemporaryError(f"no answer ({type(error).__name__})") from None
-        if 200 <= answer.status < 300:
-            return
-        told = f"answered {answer.status}"
-        raise RefusedError(told) if 400 <= answer.status < 500 and answer.status not in _AGAIN else TemporaryError(told)
+        until = time.monotonic() + _TELL_SECONDS
+        kind, host = _KINDS[self._to.scheme or ""], self._to.host or ""
+        with closing(kind(host, self._to.port, timeout=_CONNECT_SECONDS)) as connection:
+            connection.connect()
+            with _cut_at(until, connection.sock):
+                connection.request("POST", self._to.request_uri, body=body, headers=headers)
+                with connection.getresponse() as answer:
+                    return answer.status
 
 
 class Mail:
@@ -84,9 +106,7 @@ class Mail:
         if not (_ADDRESS.fullmatch(confirmation.email) and confirmation.email.isprintable()):
             raise RefusedError("the address is not of the form name@domain")
         try:
-            # its own name would be looked up in the DNS
-            with smtplib.SMTP(self._host, self._port, local_hostname="localhost", timeout=_ANSWER_SECONDS) as server:
-                server.send_message(_mail(key, confirmation), to_addrs=[confirmation.email])
+            self._send(_mail(key, confirmation), confirmation.email)
         except smtplib.SMTPNotSupportedError:
             raise RefusedError("the server does not take addresses beyond ASCII") from None
         except smtplib.SMTPRecipientsRefused as error:
@@ -96,6 +116,45 @@ class Mail:
             raise _judged("mail", error.smtp_code, error.smtp_error) from None
         except (smtplib.SMTPException, OSError) as error:  # a 5yz to the greeting is about the server, not the mail
             raise TemporaryError(f"no answer ({type(error).__name__})") from None
+
+    def _send(self, mail: EmailMessage, address: str) -> None:
+        until = time.monotonic() + _TELL_SECONDS
+        with (
+            closing(socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)) as line,
+            closing(smtplib.SMTP(local_hostname="localhost")) as server,  # its name would be looked up in the DNS
+            _cut_at(until, line),
+        ):
+            server.sock = line  # its own `connect` waits for the greeting too
+            code, text = server.getreply()
+            if code != 220:
+                raise smtplib.SMTPConnectError(code, text)
+            server.send_message(mail, to_addrs=[address])
+            with suppress(OSError):  # it has the mail, whatever it says now
+                server.quit()
+
+
+@contextmanager
+def _cut_at(until: float, line: socket.socket) -> Iterator[None]:
+    """Cut a connection at a moment. A socket's timeout bounds each read: a byte now and then would go on for ever."""
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):  # closed meanwhile
+            line.shutdown(socket.SHUT_RDWR)
+
+    left = max(until - time.monotonic(), 0.0)
+    line.settimeout(left + 1)  # the cut comes first
+    timer = threading.Timer(left, cut)
+    timer.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException):
+        if late.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
 
 
 def _judged(what: str, code: int, text: bytes | str) -> TemporaryError | RefusedError:

@@ -57,6 +57,11 @@ class Delivery:
         if ALL in again:
             self._records.lift(letter.name, ALL)
 
+    def retry(self, key: str) -> None:
+        """Deliver a dead letter again. One that is no more on the list was settled meanwhile. Raises as `deliver`."""
+        if dead := self._records.dead([key]):
+            self.deliver(dead[0].letter, again={one.channel for one in dead})
+
     def _bury(self, letter: Letter, channel: str, reason: str) -> None:
         self._records.bury(letter, channel, reason)
         log.warning("%s at %s is a dead letter of %s: %s", letter.name, letter.place, channel, reason)

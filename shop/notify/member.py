@@ -15,6 +15,7 @@ from shop.notify.delivery import Delivery
 TOPIC = "order_confirmations"
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.5, 30.0
 _POLL_SECONDS_MAX = 0.5  # how soon a member hears that it is to stop
+_ASK_SECONDS_MAX = 5.0  # for each question to the broker; a rebalance waits for the answers
 log = logging.getLogger("shop.notify")
 
 
@@ -44,7 +45,7 @@ class Member:
                 "partition.assignment.strategy": "cooperative-sticky",  # a rebalance stops only partitions that move
                 "session.timeout.ms": 6_000,  # a killed member is given up after that; the broker allows no less
                 "heartbeat.interval.ms": 1_500,
-                "max.poll.interval.ms": 180_000,  # between two polls one message is told: each server may be slow
+                "max.poll.interval.ms": 180_000,  # between two polls two messages are told, a held one and a new one
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,  # what is acknowledged is what was done, not what was fetched
                 "auto.offset.reset": "earliest",  # a new group skips nothing
@@ -64,7 +65,7 @@ class Member:
                 self._try_again()
                 self._acknowledge()
                 message = self._consumer.poll(self._poll_seconds())
-                if message is not None:
+                if message is not None and not stopping.is_set():  # who takes the partition over tells it
                     self._take(message)
         finally:
             self._consumer.close()  # calls `_revoked`
@@ -101,9 +102,11 @@ class Member:
             due = time.monotonic() + pause_seconds
             self._held[place.partition] = _Held(message=message, pause_seconds=pause_seconds, due=due)
         else:
-            if self._held.pop(place.partition, None) is not None:
-                self._consumer.resume([place])
+            held = self._held.pop(place.partition, None)
             self._done(message)
+            if held is not None:
+                self._tell_overrun([place])
+                self._consumer.resume([place])
 
     def _done(self, message: Message) -> None:
         try:
@@ -129,6 +132,18 @@ class Member:
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:  # a rebalance that changes nothing here is no news
             log.info("got %s", _told(partitions))
+            self._tell_overrun(partitions)
+
+    def _tell_overrun(self, partitions: list[TopicPartition]) -> None:
+        """Warn of what the broker has deleted unread: the client goes on behind it without a word."""
+        try:
+            for one in self._consumer.committed(partitions, timeout=_ASK_SECONDS_MAX):
+                first, _ = self._consumer.get_watermark_offsets(one, timeout=_ASK_SECONDS_MAX)
+                if 0 <= one.offset < first:  # below 0: a group that never acknowledged there
+                    deleted = first - one.offset
+                    log.warning("%s/%d: retention has deleted %d unread", one.topic, one.partition, deleted)
+        except KafkaException as error:
+            log.warning("not known whether retention has deleted any unread: %s", error.args[0].str())
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._acknowledge()

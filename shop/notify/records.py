@@ -1,4 +1,4 @@
-"""What was delivered, and the dead letters, in the database `serving`."""
+"""What was delivered, and the dead letters, of each consumer group: in the database `serving`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,33 +16,43 @@ _SCHEMA = """
     select pg_advisory_xact_lock(7304712);  -- two members at once: "if not exists" alone lets both create
     create schema if not exists notify;
     create table if not exists notify.delivered (
-        id text, channel text, delivered_at timestamptz not null default now(), primary key (id, channel)
+        consumer_group text, id text, channel text, delivered_at timestamptz not null default now(),
+        primary key (consumer_group, id, channel)
     );
     create table if not exists notify.dead_letters (
-        id text, channel text, reason text not null,
+        consumer_group text, id text, channel text, reason text not null,
         topic text not null, partition integer not null, "offset" bigint not null,
         payload bytea,  -- null once somebody has decided that it is not to be delivered
-        failed_at timestamptz not null default now(), discarded text, primary key (id, channel)
+        failed_at timestamptz not null default now(), discarded text,
+        primary key (consumer_group, id, channel)
     );
     grant usage on schema notify to reader;
     grant select on notify.delivered to reader;
-    grant select (id, channel, reason, failed_at, discarded) on notify.dead_letters to reader"""
+    grant select (consumer_group, id, channel, reason, failed_at, discarded) on notify.dead_letters to reader"""
 _SETTLED = """
-    select channel, false as delivered from notify.dead_letters where id = %(key)s
-    union all select channel, true from notify.delivered where id = %(key)s order by delivered"""
+    select channel, false as delivered from notify.dead_letters
+    where consumer_group = %(group)s and id = %(key)s
+    union all select channel, true from notify.delivered where consumer_group = %(group)s and id = %(key)s
+    order by delivered"""
 _RECORD = """
-    with gone as (delete from notify.dead_letters where id = %(key)s and channel = %(channel)s)
-    insert into notify.delivered (id, channel) values (%(key)s, %(channel)s) on conflict do nothing"""
+    with gone as (
+        delete from notify.dead_letters where consumer_group = %(group)s and id = %(key)s and channel = %(channel)s
+    )
+    insert into notify.delivered (consumer_group, id, channel) values (%(group)s, %(key)s, %(channel)s)
+    on conflict do nothing"""
 _BURY = """
-    insert into notify.dead_letters (id, channel, reason, topic, partition, "offset", payload)
-    values (%(key)s, %(channel)s, %(reason)s, %(topic)s, %(partition)s, %(offset)s, %(payload)s)
-    on conflict (id, channel) do update set reason = excluded.reason"""
+    insert into notify.dead_letters (consumer_group, id, channel, reason, topic, partition, "offset", payload)
+    values (%(group)s, %(key)s, %(channel)s, %(reason)s, %(topic)s, %(partition)s, %(offset)s, %(payload)s)
+    on conflict (consumer_group, id, channel) do update set reason = excluded.reason"""
 _DEAD = """
     select id, channel, reason, topic, partition, "offset", payload, failed_at from notify.dead_letters
-    where discarded is null and (%(ids)s::text[] is null or id = any(%(ids)s)) order by failed_at, id, channel"""
+    where consumer_group = %(group)s and discarded is null and (%(ids)s::text[] is null or id = any(%(ids)s))
+    order by failed_at, id, channel"""
 _DISCARD = """
     update notify.dead_letters set discarded = %(reason)s, payload = null
-    where id = %(key)s and discarded is null returning channel"""
+    where consumer_group = %(group)s and id = %(key)s and discarded is null returning channel"""
+_LIFT = """
+    delete from notify.dead_letters where consumer_group = %(group)s and id = %(key)s and channel = %(channel)s"""
 ALL = "all"
 """In place of a channel: the message itself is at fault."""
 
@@ -69,11 +79,14 @@ class DeadLetter:
 
 
 class Records:
-    """A connection that is opened anew after a failure. Every statement may run twice. Not for two threads."""
+    """What one consumer group knows. A connection that is opened anew after a failure; not for two threads.
 
-    def __init__(self, dsn: str, *, name: str) -> None:
+    Every statement may run twice.
+    """
+
+    def __init__(self, dsn: str, *, group: str, name: str) -> None:
         """Make the tables that are not there; `name` is who the server sees. Raises StackError, as each call does."""
-        self._dsn, self._name = dsn, name
+        self._dsn, self._group, self._name = dsn, group, name
         self._connection: psycopg.Connection[dict[str, Any]] | None = None
         self._run(_SCHEMA)
 
@@ -106,9 +119,7 @@ class Records:
 
     def lift(self, key: str, channel: str) -> None:
         """Take a letter off the list."""
-        self._run(
-            "delete from notify.dead_letters where id = %(key)s and channel = %(channel)s", key=key, channel=channel
-        )
+        self._run(_LIFT, key=key, channel=channel)
 
     def discard(self, key: str, reason: str) -> int:
         """Decide that what is dead of a message stays so: the content goes, its id stays. Returns how many letters."""
@@ -118,7 +129,7 @@ class Records:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            cursor = self._connection.execute(query.encode(), values or None)
+            cursor = self._connection.execute(query.encode(), {"group": self._group, **values} if values else None)
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             self._drop()

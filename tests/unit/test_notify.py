@@ -2,9 +2,12 @@
 
 import json
 import re
+import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email import message_from_bytes
@@ -12,6 +15,7 @@ from email.policy import default as policy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import psycopg
 import pytest
 import urllib3
 from aiosmtpd.controller import Controller
@@ -19,6 +23,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from msgspec import structs
 
 from shop.inbox import Inbox
+from shop.notify import channels
 from shop.notify.channels import Mail, RefusedError, TemporaryError, Webhook
 from shop.notify.confirmation import Confirmation, Letter, MalformedError, read
 from shop.notify.delivery import Delivery
@@ -48,6 +53,7 @@ class Web:
                 web.seen.append((self.headers["Idempotency-Key"].encode("latin-1"), body))
                 self.send_response(web.statuses.pop(0))
                 self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "1")  # which never comes
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -58,10 +64,10 @@ class Web:
 
 
 class Answers:
-    """What a mail server says to a recipient and to the data."""
+    """What a mail server says to a recipient, to the data and at the end."""
 
     def __init__(self) -> None:
-        self.recipient, self.data = "250 OK", "250 OK"
+        self.recipient, self.data, self.farewell = "250 OK", "250 OK", "221 Bye"
         self.mails: list[bytes] = []
 
     async def handle_RCPT(  # noqa: N802  # aiosmtpd's name
@@ -78,6 +84,11 @@ class Answers:
         assert isinstance(envelope.content, bytes)
         self.mails.append(envelope.content)
         return self.data
+
+    async def handle_QUIT(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802  # as above
+        """Answer as set."""
+        del server, session, envelope
+        return self.farewell
 
 
 @pytest.fixture
@@ -100,6 +111,34 @@ def post() -> Iterator[tuple[Mail, Answers]]:
     controller.start()
     yield Mail("127.0.0.1", port), answers
     controller.stop()
+
+
+@pytest.fixture
+def database(postgres: ScratchPostgres) -> str:
+    """Address of an empty database whose server knows the role of readers."""
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        if connection.execute("select from pg_roles where rolname = 'reader'").fetchone() is None:
+            connection.execute("create role reader")
+    return postgres.database(f"notify_{uuid.uuid4().hex}")
+
+
+@contextmanager
+def trickling(begin: bytes) -> Iterator[int]:
+    """A server whose first line never ends, a byte now and then; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def trickle() -> None:
+            line, _ = server.accept()
+            with line, suppress(OSError):  # the other side has left
+                line.sendall(begin)
+                while True:
+                    line.sendall(b"a")
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
 
 
 def letter(payload: bytes, key: str | None = "an-id") -> Letter:
@@ -174,6 +213,41 @@ def test_servers_that_are_away_may_come_back() -> None:
             channel.tell("a", ORDER)
 
 
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 ", b"220-", b"220 hello\r\n250-"])
+def test_an_answer_that_never_ends_is_none(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a channel does has one deadline, however often a byte comes: the member has to go on polling."""
+    monkeypatch.setattr(channels, "_TELL_SECONDS", 0.3)
+
+    with trickling(begin) as port, pytest.raises(TemporaryError, match=r"no answer \(TimeoutError\)"):
+        channel = Webhook(f"http://127.0.0.1:{port}/") if begin.startswith(b"HTTP") else Mail("127.0.0.1", port)
+        channel.tell("a", ORDER)
+
+
+def test_status_is_the_answer_though_the_rest_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken is not sent again, and what was refused neither."""
+    monkeypatch.setattr(channels, "_TELL_SECONDS", 0.3)
+
+    with trickling(b"HTTP/1.1 410 Gone\r\nServer: ") as port, pytest.raises(RefusedError, match="answered 410"):
+        Webhook(f"http://127.0.0.1:{port}/").tell("a", ORDER)
+
+
+@pytest.mark.parametrize("url", ["ftp://x.example/", "x.example", "http://", "http://x.example:70000/", "https:///x"])
+def test_url_that_is_none_is_refused_at_the_start(url: str) -> None:
+    """Else each message would be a dead letter."""
+    with pytest.raises(ValueError, match=re.escape(url)):
+        Webhook(url)
+
+
+def test_mail_that_was_taken_is_told_whatever_the_server_says_then(post: tuple[Mail, Answers]) -> None:
+    """Else it would be sent again."""
+    channel, answers = post
+    answers.farewell = "421 busy"
+
+    channel.tell("a", ORDER)
+
+    assert len(answers.mails) == 1
+
+
 def test_mail_is_plain_and_its_id_follows_from_the_key(post: tuple[Mail, Answers]) -> None:
     """The same key gives the same Message-ID, another one another; a name of any kind stays in the text."""
     channel, answers = post
@@ -243,9 +317,50 @@ class Defect:
         raise LookupError(key, confirmation.email)
 
 
-def test_defect_of_a_channel_sets_the_message_aside_without_its_values(postgres: ScratchPostgres) -> None:
+class Told:
+    """A channel that counts what it was told."""
+
+    name = "webhook"
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def tell(self, key: str, confirmation: Confirmation) -> None:
+        """Take it."""
+        del confirmation
+        self.keys.append(key)
+
+
+def test_each_group_tells_what_another_one_has_told(database: str) -> None:
+    """Groups do not know of each other: neither what is delivered nor what is dead."""
+    told, good, bad = Told(), letter(json.dumps(VALUE).encode()), letter(b"", "bad")
+    with Records(database, group="a", name="test") as first, Records(database, group="b", name="test") as second:
+        for records in (first, second, first, second):
+            Delivery(channels=[told], records=records).deliver(good)
+            Delivery(channels=[told], records=records).deliver(bad)
+
+        discarded = first.discard("bad", "a test")
+
+        assert told.keys == ["an-id", "an-id"]
+        assert discarded == 1
+        assert [[one.id for one in records.dead()] for records in (first, second)] == [[], ["bad"]]
+
+
+def test_a_letter_that_is_off_the_list_is_not_delivered_again(database: str) -> None:
+    """Another retry, or a decision, may come between the list and the retry."""
+    told = Told()
+    with Records(database, group="a", name="test") as records:
+        records.bury(letter(json.dumps(VALUE).encode()), "webhook", "a test")
+
+        for _ in range(2):
+            Delivery(channels=[told], records=records).retry("an-id")
+
+    assert told.keys == ["an-id"]
+
+
+def test_defect_of_a_channel_sets_the_message_aside_without_its_values(database: str) -> None:
     """Else the same message would end each member that takes it over."""
-    with Records(postgres.database(f"notify_{uuid.uuid4().hex}"), name="test") as records:
+    with Records(database, group="a", name="test") as records:
         Delivery(channels=[Defect()], records=records).deliver(letter(json.dumps(VALUE).encode()))
 
         (dead,) = records.dead()

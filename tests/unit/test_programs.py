@@ -74,11 +74,23 @@ def test_programs_of_this_project_are_right() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("[processes.kafka]\nrun = ['x']", r"\[processes\] kafka: is a part of the stack"),
+        ("[processes.kafka]\nrun = ['x']", r"\[processes\] kafka: there is a part or step kafka already"),
+        ("[processes.topics]\nrun = ['x']", r"\[processes\] topics: there is a part or step topics already"),
+        (
+            "[processes.x]\nrun = ['x']\ncount = 2\n[processes.x-1]\nrun = ['x']",
+            "x-1: there is a part or step x-1 already",
+        ),
+        (
+            "[processes.x-1]\nrun = ['x']\n[processes.x]\nrun = ['x']\ncount = 2",
+            "x: there is a part or step x-1 already",
+        ),
         ("[processes.x]\nrun = ['x']\nafter = ['kafak']", r"x after: there is no part kafak. Known are airflow, "),
         ("[processes.x]\nrun = ['x']\nafter = ['x']", "x after: there is no part x"),
         ("[processes.x]\nrun = ['x', '{prot}']", "x run: cannot be filled in: 'prot'. Known are {data}, {part}, "),
         ("[processes.x]\nrun = ['x', '{']", "x run: cannot be filled in: "),
+        ("[processes.x]\nrun = ['x', '{data.foo}']", "x run: cannot be filled in: .* Known are {data}, {part}, "),
+        ("[processes.x]\nrun = ['x', '{port_kafka[0]}']", "x run: cannot be filled in: .* Known are {data}, {part}, "),
+        ("[processes.x]\nrun = ['x', '{part[9]}']", "x run: cannot be filled in: .* Known are {data}, {part}, "),
         ("[processes.x]\nrun = ['x']\ncount = 2\nports = {a = 1}", "x count: several cannot listen"),
         ("[processes.x]\nrun = ['x']\nports = {a = 1}\nready = 'b'", "x ready: it has no port b"),
     ],
