@@ -248,7 +248,7 @@ def shopping(chance: Random) -> Source:
 
 
 def browsing(chance: Random) -> Events:
-    """Clicks of customers and others, and what they ask of their carts, possible or not."""
+    """Clicks of customers and others, what they ask of their carts, possible or not, and large purchases."""
     clicks = [
         {
             "click_id": f"c{n}",
@@ -265,7 +265,12 @@ def browsing(chance: Random) -> Events:
          "product_id": chance.choice((1, 2, 3, None)), "quantity": chance.choice((1, 2, 0, None))}
         for n in range(200)
     ]  # fmt: skip
-    return {"product_clicks": clicks, "cart_commands": commands}
+    purchases = [
+        {"purchase_id": f"p{n}", "bought_at": moment(chance), "user_id": n % 20,
+         "amount": Decimal(chance.randrange(10_001, 99_999)).scaleb(-2)}
+        for n in range(100)
+    ]  # fmt: skip
+    return {"product_clicks": clicks, "cart_commands": commands, "published_purchases": purchases}
 
 
 def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -> None:
@@ -273,8 +278,9 @@ def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -
     chance = seeded()
     source, events, log = shopping(chance), browsing(chance), Log()
     clicked = [{**row, "search_id": "q", "session_id": "s"} for row in events["product_clicks"]]
-    times = {"search_clicks": "clicked_at", "cart_commands": "given_at"}
-    arriving = sent(chance, {"search_clicks": clicked, "cart_commands": events["cart_commands"]}, times)
+    times = {"search_clicks": "clicked_at", "cart_commands": "given_at", "large_purchases": "bought_at"}
+    by_topic = {"search_clicks": clicked, "cart_commands": events["cart_commands"]}
+    arriving = sent(chance, by_topic | {"large_purchases": events["published_purchases"]}, times)
     owner = Owner(spark, whole_shop, "shop")
     for part in cut(chance, sorted([*source.records, *arriving], key=lambda record: record.at), 4):
         log.send(part)
