@@ -31,7 +31,7 @@ def patiently(ask: Callable[[], _Answer], *, seconds_max: float) -> _Answer:
         except KafkaException as error:
             if error.args[0].code() not in _ELECTING or time.monotonic() > until:
                 raise
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_AGAIN_SECONDS)  # it does not tell when it has elected
 
 
 @dataclass(frozen=True)

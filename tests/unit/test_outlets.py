@@ -106,6 +106,8 @@ def test_a_copy_that_cannot_be_made_is_told_at_the_end(tmp_path: Path) -> None:
         outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
 
         failed = outlets.finish(seconds_max=1)
+        for _ in range(2_000):  # it has been away for days
+            outlets._failed(outlets._lines[0], OSError("away"))
 
         assert failed is not None
         assert str(failed).startswith(f"{NAME} in Postgres: ")

@@ -22,6 +22,8 @@ from deltaworks.settings import Settings
 LOOK_SECONDS = 0.25
 AGAIN_SECONDS = (1.0, 30.0)
 """Between two attempts after a failure: at first, and at most; each time twice as long."""
+FAILURES_COUNTED = 20
+"""In a row; a database may be away for days, and no number holds two to the power of that."""
 CLOSE_SECONDS_MAX = 5.0
 log = logging.getLogger("deltaworks.outlets")
 
@@ -76,7 +78,7 @@ class Outlets:
             failed = [error for line in self._lines if (error := self._push(line)) is not None]
             if not failed or time.monotonic() > until:
                 return failed[-1] if failed else None
-            time.sleep(AGAIN_SECONDS[0])
+            time.sleep(AGAIN_SECONDS[0])  # nobody tells when a database is back
 
     def close(self) -> None:
         """Stop the thread and let go of all connections, whatever is not done yet."""
@@ -138,7 +140,7 @@ class Outlets:
     def _failed(self, line: _Line, error: Exception) -> DeltaworksError:
         first, most = AGAIN_SECONDS
         line.due = time.monotonic() + min(most, first * 2**line.failures)
-        line.failures += 1
+        line.failures = min(line.failures + 1, FAILURES_COUNTED)
         told = error if isinstance(error, DeltaworksError) else _unexpected(line, error)
         if str(told) != line.error:
             log.warning("%s", told, exc_info=None if told is error else error)
