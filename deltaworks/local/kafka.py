@@ -56,7 +56,7 @@ _SETTINGS = {
     "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
-    "offsets.retention.minutes": str(365 * 24 * 60),  # how far a quiet table was published; default a week
+    "offsets.retention.minutes": str(365 * 24 * 60),  # where a group stands whose topic is quiet; default a week
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "4",

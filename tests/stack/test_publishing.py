@@ -1,8 +1,11 @@
 """A table's topic on the real broker: read committed, each message once, folded it is the table."""
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from deltaworks.engine.outlets import publishing
 from deltaworks.engine.outlets.publishing import Publishing
+from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.outlets.restoring import restore
 from deltaworks.errors import OutletError, QueryError
 from deltaworks.local.kafka import topic_config
+from deltaworks.local.stack import state
 from deltaworks.served import ask
 from deltaworks.settings import Settings, TopicSettings
 from tests.arrow_flows import ArrowOwner
@@ -27,6 +32,8 @@ from tests.source_table import SourceTable
 CHANGELOG = 'publishes=changelog("members.changelog"),'
 EVENTS = 'publishes=events("members.new", key=("city",)),'
 COMPACTION_SECONDS_MAX = 60
+KILLS = 3
+PUBLISHED_SECONDS_MAX = 90
 
 
 @pytest.fixture
@@ -52,11 +59,12 @@ def broker(services: Settings) -> Iterator[str]:
 
 
 def forget(bootstrap: str) -> None:
-    """Have the broker forget how far the table was told."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.delete_consumer_groups([f"deltaworks.publishes.{NAME}"]).values():
+    """Have the broker lose how far the table was told."""
+    admin, topic = AdminClient({"bootstrap.servers": bootstrap}), f"deltaworks.published.{NAME}"
+    for future in admin.delete_topics([topic]).values():
         error = future.exception(30)
-        assert error is None or error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+        assert error is None or error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, what="the topic is gone")
 
 
 Told = list[tuple[bytes, dict[str, Any] | None, str]]
@@ -207,6 +215,44 @@ def test_position_that_is_forgotten_is_made_good(broker: str, tmp_path: Path) ->
     messages = read(broker, "members.changelog")
     assert folded(messages) == rows(owner)
     assert [row["id"] for row in folded(messages)] == [2]
+
+
+def test_broker_that_dies_holds_no_copy_up(services: Settings, broker: str, tmp_path: Path) -> None:
+    """Killed again and again while the driver's thread publishes; it goes on, and each message is there once."""
+    chance = seeded()
+    owner = ArrowOwner(copied(tmp_path, CHANGELOG), "tiny")
+    outlets = Outlets([owner.catalog[NAME]], services.changed(data=owner.settings.data), guard=lambda: None)
+    outlets.start()
+
+    def even() -> bool:
+        (line,) = outlets.progress()
+        return line["error"] is None and line["version"] == feed(owner).newest()
+
+    taken = batches(owner, chance, 2000)
+    for _ in range(KILLS):
+        next(taken)
+        wait_until(even, what="all is published", seconds_max=PUBLISHED_SECONDS_MAX)
+        for _ in range(chance.randrange(5, 20)):
+            next(taken)
+            time.sleep(chance.uniform(0, 0.15))
+        dead = state(services).parts["kafka"].pid
+        assert dead is not None
+        os.kill(dead, signal.SIGKILL)
+        next(taken)
+        wait_until(partial(ready, services, but=dead), what="Kafka is back", seconds_max=COMPACTION_SECONDS_MAX)
+    wait_until(even, what="all is published", seconds_max=PUBLISHED_SECONDS_MAX)
+    outlets.close()
+
+    messages = read(broker, "members.changelog")
+    assert folded(messages) == rows(owner)
+    ids = [identity for _, _, identity in messages]
+    assert len(ids) == len(set(ids)) > 50
+
+
+def ready(settings: Settings, *, but: int) -> bool:
+    """Whether the supervisor has brought the broker back."""
+    part = state(settings).parts["kafka"]
+    return part.state == "ready" and part.pid != but
 
 
 def test_compaction_leaves_the_newest_row_of_each_key(services: Settings, broker: str, tmp_path: Path) -> None:

@@ -39,11 +39,10 @@ TOPICS = ("products_changelog", "order_confirmations")
 
 
 @pytest.fixture
-def settings(stack: StartParts) -> Iterator[Settings]:
-    """Give a broker whose topics are empty, and a serving database without copies."""
+def settings(stack: StartParts) -> Settings:
+    """Give a broker whose topics are empty, whoever had the stack before, and a serving database without copies."""
     settings = stack(parts=("control", "kafka"))
     kafka.create_topics(settings)
-    yield settings
     admin = AdminClient({"bootstrap.servers": settings.kafka})
     for future in admin.delete_topics([*TOPICS]).values():
         future.result(30)
@@ -51,6 +50,7 @@ def settings(stack: StartParts) -> Iterator[Settings]:
     kafka.create_topics(settings)
     with psycopg.connect(settings.serving_dsn()) as connection:
         connection.execute("drop schema if exists gold cascade")
+    return settings
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 So whoever reads committed messages gets each once, whoever dies when. A driver that was succeeded while it slept cannot
 publish any more: its successor's first call ends its transactions (Kafka, "transactional.id").
 
-The position is the group's committed offset in partition 0, as the table's next version. If the broker has forgotten it
-everything is published again, under the same message ids for events.
+The position is a message too, of the table's own compacted topic `deltaworks.published.TABLE`: there is a call for a
+group's offsets in a transaction, but librdkafka never returns from it when the broker dies meanwhile (its issue 5456).
+If the broker has lost the position everything is published again, under the same message ids for events.
 """
 
 import hashlib
@@ -16,9 +17,9 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from deltaworks.catalog import Declared
-from deltaworks.engine.broker import patiently
 from deltaworks.engine.outlets.feed import Change, Feed
 from deltaworks.errors import OutletError
 from deltaworks.words.outlets import Changelog, Events
@@ -27,6 +28,8 @@ SECONDS_MAX = 30.0
 """For one call to the broker."""
 ROWS_PER_TRANSACTION = 20_000
 """Of a whole table: the broker ends transactions that take long."""
+_PLACES = {"cleanup.policy": "compact", "segment.bytes": str(2**20)}
+"""Of the topic of positions: what a restart reads is a few segments at most."""
 _ENCODER = msgspec.json.Encoder(decimal_format="string")
 log = logging.getLogger("deltaworks.publishing")
 Message = tuple[bytes, bytes | None, str]
@@ -44,8 +47,8 @@ class Publishing:
         self.to = f"topic {publishes.topic}"
         self._publishes: Changelog | Events = publishes
         self.feed, self._bootstrap = feed, bootstrap
+        self._places = f"deltaworks.published.{declared.name}"
         self._producer: Producer | None = None
-        self._group: Consumer | None = None
         self._sure = False  # whether `version` is what the broker was told; after a failure it may be further
 
     def push(self, newest: int) -> None:
@@ -65,12 +68,9 @@ class Publishing:
         """Leave the broker; what is not committed is not told."""
         self._sure = False
         producer, self._producer = self._producer, None
-        group, self._group = self._group, None
         if producer is not None:
             with suppress(KafkaException):  # none is open, or a successor's first call has ended it
                 producer.abort_transaction(5)
-        if group is not None:
-            group.close()
 
     def _push(self, newest: int) -> int:
         if self._producer is None:
@@ -102,43 +102,44 @@ class Publishing:
 
     def _open(self) -> None:
         name = f"deltaworks.publishes.{self.declared.name}"
-        common = {"bootstrap.servers": self._bootstrap, "log_level": 2, "socket.timeout.ms": 10_000}
         self._producer = Producer(
-            common | {"transactional.id": name, "linger.ms": 5, "compression.type": "lz4", "acks": "all"}
-        )
-        self._producer.init_transactions(SECONDS_MAX)
-        group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        self._group = Consumer(common | group)
+            {
+                "bootstrap.servers": self._bootstrap, "log_level": 2, "socket.timeout.ms": 10_000,
+                "transactional.id": name, "linger.ms": 5, "compression.type": "lz4", "acks": "all",
+            }
+        )  # fmt: skip
+        self._producer.init_transactions(SECONDS_MAX)  # ends what is open, so that all positions can be read
 
     def _told(self) -> int | None:
         """The version that was published last; None if nothing was, or of another table of this name."""
-        group, asked = self._group, [TopicPartition(self._publishes.topic, 0)]
-        assert group is not None, "opened before"
-        (place,) = patiently(lambda: group.committed(asked, timeout=SECONDS_MAX), seconds_max=SECONDS_MAX)
-        if place.error is not None:
-            raise KafkaException(place.error)
-        return place.offset - 1 if place.offset > 0 and place.metadata == self._made_of() else None
+        if _created(self._places, bootstrap=self._bootstrap):
+            return None
+        told = None
+        for _, value in messages_of(self._places, bootstrap=self._bootstrap):
+            told = None if value is None else msgspec.json.decode(value, type=_Place)
+        return told.version if told is not None and told.of == self._made_of() else None
 
     def _made_of(self) -> str:
-        """The table, and for a changelog what its rows look like: another one is told whole again."""
+        """The topic, the table, and for a changelog what its rows look like: another one is told whole again."""
+        which = f"{self._publishes.topic} {self.feed.identity()}"
         if isinstance(self._publishes, Events):
-            return self.feed.identity()
+            return which
         shape = repr([(column.name, column.type, column.null) for column in self.declared.columns]) + repr(
             self.feed.keys
         )
-        return f"{self.feed.identity()} {hashlib.sha256(shape.encode()).hexdigest()[:16]}"
+        return f"{which} {hashlib.sha256(shape.encode()).hexdigest()[:16]}"
 
     def _transaction(self, messages: Iterable[Message], newest: int | None) -> None:
         """Publish messages, and that version `newest` is told with them if it is given."""
-        producer, group, topic = self._producer, self._group, self._publishes.topic
+        producer = self._producer
         assert producer is not None, "opened before"
-        assert group is not None, "opened before"
         producer.begin_transaction()
         for key, value, identity in messages:
-            _produce(producer, topic, key=key, value=value, headers=[("id", identity.encode())])
+            headers = [("id", identity.encode())]
+            _produce(producer, self._publishes.topic, key=key, value=value, headers=headers)
         if newest is not None:
-            place = TopicPartition(topic, 0, newest + 1, self._made_of())
-            producer.send_offsets_to_transaction([place], group.consumer_group_metadata(), SECONDS_MAX)
+            place = _ENCODER.encode(_Place(version=newest, of=self._made_of()))
+            _produce(producer, self._places, key=self.declared.name.encode(), value=place)
         producer.commit_transaction(SECONDS_MAX)
 
     def _all(self, version: int) -> Iterator[list[Message]]:
@@ -181,6 +182,24 @@ class Publishing:
         for key, value in messages_of(self._publishes.topic, bootstrap=self._bootstrap):
             found[key] = value is not None
         return {key for key, row in found.items() if row}
+
+
+class _Place(msgspec.Struct, frozen=True):
+    version: int
+    of: str
+
+
+def _created(topic: str, *, bootstrap: str) -> bool:
+    """Create the topic of positions unless it is there. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    fresh = NewTopic(topic, num_partitions=1, replication_factor=-1, config=_PLACES)
+    try:
+        admin.create_topics([fresh], request_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return False
+    return True
 
 
 def messages_of(topic: str, *, bootstrap: str) -> Iterator[tuple[bytes, bytes | None]]:

@@ -1,6 +1,6 @@
-"""Brings the copies of an app's tables up to date, on a thread of its own beside the driver's.
+"""Brings the copies of an app's tables up to date, each on a thread of its own beside the driver's.
 
-It reads what is committed, so it needs no lock; a database that is away holds up no table.
+They read what is committed, so they need no lock; a database that is away holds up no table and no other copy.
 """
 
 import logging
@@ -60,15 +60,18 @@ class Outlets:
         self._guard = guard
         self._lines = [line for declared in tables for line in _lines(declared, settings)]
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="outlets", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(line,), name=f"copy {line.outlet.declared.name}", daemon=True)
+            for line in self._lines
+        ]
 
     def start(self) -> None:
         """Begin, if there are any."""
-        if self._lines:
-            self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def finish(self, *, seconds_max: float) -> DeltaworksError | None:
-        """Stop the thread, and bring all copies to where the tables are now, as far as the time goes; what failed."""
+        """Stop the threads, and bring all copies to where the tables are now, as far as the time goes; what failed."""
         until = time.monotonic() + seconds_max
         if not self._stopped(seconds_max):
             return DeltaworksError("copies", f"not made within {seconds_max:g} s", 'Look at "deltaworks status"')
@@ -81,16 +84,18 @@ class Outlets:
             time.sleep(AGAIN_SECONDS[0])  # nobody tells when a database is back
 
     def close(self) -> None:
-        """Stop the thread and let go of all connections, whatever is not done yet."""
-        if self._stopped(CLOSE_SECONDS_MAX):  # else it is amid a push, and ends with the process
+        """Stop the threads and let go of all connections, whatever is not done yet."""
+        if self._stopped(CLOSE_SECONDS_MAX):  # else one is amid a push, and ends with the process
             for line in self._lines:
                 line.outlet.close()
 
     def _stopped(self, seconds_max: float) -> bool:
         self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout=seconds_max)
-        return not self._thread.is_alive()
+        until = time.monotonic() + seconds_max
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(timeout=max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def progress(self) -> list[dict[str, Any]]:
         """Per copy: the table's version and its own, since when it lacks something, the last error."""
@@ -106,15 +111,12 @@ class Outlets:
             for line in self._lines
         ]
 
-    def _run(self) -> None:
+    def _run(self, line: _Line) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            for line in self._lines:
-                if self._stop.is_set():
-                    return
-                try:
-                    self._push(line)
-                except LeaseLostError:  # the driver's own threads meet it too, and end the process
-                    return
+            try:
+                self._push(line)
+            except LeaseLostError:  # the driver's own threads meet it too, and end the process
+                return
 
     def _push(self, line: _Line) -> DeltaworksError | None:
         """Push what is due; gives the error. Raises LeaseLostError."""
