@@ -16,7 +16,7 @@ from deltaworks.errors import DeclarationError
 if TYPE_CHECKING:
     from deltaworks.cases import Case
 
-AT_ONCE = 2
+AT_ONCE = 3
 """Cases that run at the same time: a case is planning, which Spark does on one core."""
 
 

@@ -1,12 +1,17 @@
-"""Run a case through the engine's own flow over a lake of its own: as a stream, as a batch, row by row.
+"""Run a case through the engine's own flow over a lake of its own: as a stream, as a batch, in small parts.
 
 Only the broker is left out. Rows of bronze come as a micro-batch; rows of other inputs are committed to the input's own
 table with an entry, by merge where it has keys, so that versions and change feed are those that the engine makes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -26,9 +31,9 @@ from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, Stateful
 from deltaworks.words.reading import Json
 
-Way = Literal["stream", "batch", "row by row"]
-SINGLE_MAX = 50
-"""With so many rows of an input and more in one step those that come together are several: each batch takes time."""
+Way = Literal["stream", "batch", "in parts"]
+PARTS = 6
+"""A case of so many rows comes row by row; of more rows several come together, for each part takes time."""
 Step = Batch | Literal["restart"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -44,11 +49,45 @@ def ways(declared: Declared) -> tuple[Way, ...]:
     return WAYS if isinstance(declared.table.kept_as, Aggregate | Stateful) else ("stream", "batch")
 
 
-def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spark: SparkSession) -> tuple[str, ...]:
+class Beginnings:
+    """Lakes as a table's cases find them: made once for each table, and copied. Used by several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep them in this folder."""
+        self._folder = folder
+        self._locks = defaultdict[str, threading.Lock](threading.Lock)
+
+    def copy(self, name: str, lake: Path, make: Callable[[Path], object]) -> None:
+        """Copy a beginning to where there is no lake yet; `make` fills a data folder the first time."""
+        made = self._folder / name
+        with self._locks[name]:
+            if not made.exists():
+                draft = Path(tempfile.mkdtemp(dir=self._folder))
+                make(draft)
+                draft.rename(made)
+        shutil.copytree(made / "lake", lake, dirs_exist_ok=True)
+
+
+def run_case(
+    case: Case,
+    way: Way,
+    *,
+    catalog: Catalog,
+    settings: Settings,
+    spark: SparkSession,
+    beginnings: Beginnings | None = None,
+) -> tuple[str, ...]:
     """What the table holds otherwise than the case says, a line each; the lake of `settings` must be empty."""
-    run = _Run(case, catalog=catalog, settings=settings, spark=spark)
-    if way != "batch":
-        run.turn()  # a stream starts before its rows come: a view must find what they touch
+
+    def begin(data: Path) -> _Run:
+        run = _Run(case, catalog=catalog, settings=settings.changed(data=data), spark=spark)
+        if way != "batch":
+            run.turn()  # a stream starts before its rows come: a view must find what they touch
+        return run
+
+    if beginnings is not None:
+        beginnings.copy(f"{case.table}{'' if way == 'batch' else ' started'}", settings.lake, begin)
+    run = begin(settings.data)
     for step in _steps(case, way):
         if step == "restart":
             run.restart()
@@ -59,18 +98,19 @@ def run_case(case: Case, way: Way, *, catalog: Catalog, settings: Settings, spar
 
 
 def _steps(case: Case, way: Way) -> Iterator[Step]:
-    """The case's rows as they come: as given, all together, or each by itself."""
+    """The case's rows as they come: as given, all together, or in parts of few rows of one input."""
     if way == "batch":
         batches = [step for step in case.steps if step != "restart"]
         names = batches[0].rows
         yield Batch(rows={name: tuple(row for batch in batches for row in batch.rows[name]) for name in names})
         return
+    given = sum(len(rows) for step in case.steps if step != "restart" for rows in step.rows.values())
+    size = -(-given // PARTS)
     for step in case.steps:
         if step == "restart" or way == "stream":
             yield step
         else:
             for name, rows in step.rows.items():
-                size = max(1, len(rows) // SINGLE_MAX)
                 yield from (Batch(rows={name: rows[at : at + size]}) for at in range(0, len(rows), size))
 
 
@@ -88,12 +128,13 @@ class _Run:
     def restart(self) -> None:
         """Go on as another process would: what is not in the lake is forgotten."""
         self.epoch += 1
-        app, catalog, settings = self.declared.table.app, self.catalog, self.settings
-        self.flow = Flow(app=app, epoch=self.epoch, catalog=catalog, settings=settings, guard=_always, detaches=False)
+        # its inputs hold what the case gives, not what their own writers would make of it
+        self.flow = Flow(
+            app=self.declared.table.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=_always,
+            detaches=False, only=self.declared.name,
+        )  # fmt: skip
         self.flow.fence()
         self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics})
-        # its inputs hold what the case gives, not what their own writers would make of it
-        self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name == self.declared.name]
 
     def take(self, batch: Batch) -> None:
         """Give the inputs these rows, and let the table take them."""

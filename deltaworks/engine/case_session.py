@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from deltaworks.cases import Case
 from deltaworks.catalog import Catalog
-from deltaworks.engine.case_run import Way, run_case, ways
+from deltaworks.engine.case_run import Beginnings, Way, run_case, ways
 from deltaworks.engine.jvm_log import jvm_log
 from deltaworks.engine.session import open_session
 from deltaworks.errors import DeltaworksError
@@ -31,6 +31,7 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
         with jvm_log(settings.logs / "table-test.log"):
             spark = open_session(name="table-test", settings=own, app=AppSettings(), brief=True)
 
+        beginnings = Beginnings(Path(tempfile.mkdtemp(dir=folder)))
         mine = threading.local()  # a thread's own settings of Spark; the JVM is one
 
         def run(case: Case, way: Way) -> tuple[str, ...]:
@@ -38,7 +39,7 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
                 mine.spark = spark.newSession()
             lake = own.changed(data=Path(tempfile.mkdtemp(dir=folder)))
             try:
-                return run_case(case, way, catalog=catalog, settings=lake, spark=mine.spark)
+                return run_case(case, way, catalog=catalog, settings=lake, spark=mine.spark, beginnings=beginnings)
             except Exception as error:  # noqa: BLE001  # whatever a transform raises fails its case, not the others
                 return (_raised(error),)
 

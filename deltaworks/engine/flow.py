@@ -92,11 +92,13 @@ class Flow:
         path: str = "auto",
         clock: Clock = time.monotonic,
         detaches: bool = True,
+        only: str | None = None,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
-        Unless it `detaches`, a table that fails is not set aside: its error is raised.
+        Unless it `detaches`, a table that fails is not set aside: its error is raised. `only`: this table, and its
+        inputs as they are, which nobody writes.
         """
         self.detaches = detaches
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
@@ -114,12 +116,21 @@ class Flow:
         self.on_commit: Callable[[Writer], None] = lambda _: None
         self._large = path == "spark"
         for declared in catalog.app(app):
-            self._open(declared)
+            if only is None or declared.name == only:
+                self._open(declared)
+            elif declared.name in catalog[only].inputs:
+                self._open_input(declared)
         self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
 
     # -- opening ------------------------------------------------------------------------------------------------
 
     def _open(self, declared: Declared) -> None:
+        own = self._open_input(declared)
+        if not isinstance(declared.table.kept_as, Raw):
+            self.writers.append(self._writer(declared, own))
+
+    def _open_input(self, declared: Declared) -> Input:
+        """A table to be read; bronze is only written."""
         kept = declared.table.kept_as
         if isinstance(kept, Raw):
             own = self._input(declared, BRONZE)
@@ -128,8 +139,8 @@ class Flow:
             self.bronze.append(RawWriter(declared, own))
         else:
             own = self._input(declared, arrow_schema(declared.columns, system=_SYSTEM.get(type(kept))))
-            self.writers.append(self._writer(declared, own))
         self.inputs[declared.name] = own
+        return own
 
     def _writer(self, declared: Declared, own: Input) -> Writer:
         """A writer that takes up where its table's last entry stands."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.jvm_log import no_query_log
+from deltaworks.engine.jvm_names import remember_names
 from deltaworks.errors import SettingsError
 from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
@@ -17,6 +18,10 @@ _BRIEF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Each shuffle is a job of its own and is followed by another round of planning.
     "spark.sql.adaptive.enabled": "false",
+    # A task costs more than what it does to a few rows, and a broadcast is a job of its own.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
@@ -41,6 +46,7 @@ def open_session(
         builder = builder.config(option, value)
     spark = builder.getOrCreate()
     no_query_log()
+    remember_names(spark.sparkContext._jvm)  # noqa: SLF001  # there is no public name for it
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
 
@@ -56,9 +62,9 @@ def _archive(made: Path, to: Path | None) -> str:
 def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool) -> dict[str, str]:
     scratch = settings.data / "spark"
     # with one compiler Java reserves 48 MiB for its code, and compiles nothing any more once plans have filled those
-    compiling = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m " if brief else ""
+    # a collector that works in the background costs more than it saves where little lives long
+    compiling = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC " if brief else ""
     return {
-        **(_BRIEF if brief else {}),
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -70,7 +76,15 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         "spark.driver.memory": app.memory,
         # A JVM that ran out of memory must die: half of it goes on otherwise, and calls hang for ever.
         "spark.driver.extraJavaOptions": f"{compiling}-XX:+ExitOnOutOfMemoryError -Duser.timezone=UTC {_LOGGING}",
+        # What the pages would show is kept without them too.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.ui.dagGraph.retainedRootRDDs": "10",
+        "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.showConsoleProgress": "false",
+        # Each operator of a column would ask the JVM eight times more, to name its line of Python in errors.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Bound of what is collected as Arrow: above it the batch takes the Spark path.
         "spark.driver.maxResultSize": str(settings.arrow_bytes_max),
         "spark.local.dir": str(scratch),
@@ -96,5 +110,8 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.stopTimeout": "30000",
+        # By default a sixteenth of the heap, zeroed by each sort and each aggregate of a few rows.
+        "spark.buffer.pageSize": "1m",
         "spark.shutdown.timeout": "10s",
+        **(_BRIEF if brief else {}),
     }

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from deltaworks import catalog
 from deltaworks.cases import Case
 from deltaworks.catalog import Catalog
-from deltaworks.engine.case_run import Way, run_case, ways
+from deltaworks.engine.case_run import Beginnings, Way, run_case, ways
 from deltaworks.settings import ROOT, Settings
 from deltaworks.words.keeping import Raw
 from tests.mistakes import CITIES_TRANSFORM, DAYS_CASE, NOTES_CASE
@@ -28,10 +28,17 @@ RUNS = [
 ]
 
 
-def run(spark: SparkSession, folder: Path, known: Catalog, case: Case, way: Way = "stream") -> tuple[str, ...]:
+def run(
+    spark: SparkSession,
+    folder: Path,
+    known: Catalog,
+    case: Case,
+    way: Way = "stream",
+    beginnings: Beginnings | None = None,
+) -> tuple[str, ...]:
     """Run a case over a lake in the folder."""
     settings = Settings.load(known.project, environment={}, data=folder)
-    return run_case(case, way, catalog=known, settings=settings, spark=spark)
+    return run_case(case, way, catalog=known, settings=settings, spark=spark, beginnings=beginnings)
 
 
 def changed(project: Project, table: str) -> tuple[Catalog, Case]:
@@ -52,13 +59,21 @@ def test_every_table_that_computes_has_cases() -> None:
     assert tested == tables - raw
 
 
+@pytest.fixture(scope="module")
+def beginnings(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Beginnings]:
+    """Give the lakes that the cases of each project begin with."""
+    return {known.project: Beginnings(tmp_path_factory.mktemp("beginnings")) for known in CATALOGS.values()}
+
+
 @pytest.mark.parametrize(("known", "case", "way"), RUNS)
-def test_case_ends_as_it_says(spark: SparkSession, tmp_path: Path, known: Catalog, case: Case, way: Way) -> None:
+def test_case_ends_as_it_says(
+    spark: SparkSession, tmp_path: Path, beginnings: dict[Path, Beginnings], known: Catalog, case: Case, way: Way
+) -> None:
     """Rows and refused rows are those of `then`, whatever way `given` comes."""
-    assert not run(spark, tmp_path, known, case, way)
+    assert not run(spark, tmp_path, known, case, way, beginnings[known.project])
 
 
-@pytest.mark.parametrize("way", ["stream", "batch", "row by row"])
+@pytest.mark.parametrize("way", ["stream", "batch", "in parts"])
 def test_wrong_rows_are_told_by_column(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     """A row that differs is named by its keys, one that is missing or extra is written as in the case."""
     project = Project(tmp_path / "project")
@@ -117,7 +132,7 @@ def test_command_line_says_which_case_failed(tmp_path: Path) -> None:
     (raised,) = rows[1]["differences"]["batch"]
     assert raised.startswith("raised AnalysisException: A column, variable, or function parameter with name `due` ")
     assert [(row["table"], row["case"], row["verdict"], row["differences"]) for row in (rows[0], rows[2])] == [
-        ("gold.notes_per_day", "days_add_up", "failed", {"stream": wrong, "batch": wrong, "row by row": wrong}),
+        ("gold.notes_per_day", "days_add_up", "failed", {"stream": wrong, "batch": wrong, "in parts": wrong}),
         ("silver.notes", "a_note_counts_once", "ok", {"stream": [], "batch": []}),
     ]
 
@@ -139,7 +154,7 @@ then:
 """
 
 
-@pytest.mark.parametrize("way", ["stream", "batch", "row by row"])
+@pytest.mark.parametrize("way", ["stream", "batch", "in parts"])
 @pytest.mark.parametrize(
     ("named", "told"),
     [

@@ -299,7 +299,7 @@ class StatefulWriter:
             except TooMuchError:
                 pass
             else:
-                yield _Touched(near=near, wide=None, rows={name: spark.createDataFrame(r) for name, r in rows.items()})
+                yield _Touched(near=near, wide=None, rows={name: frame(spark, r) for name, r in rows.items()})
                 return
         self._forget()  # it is not given the rows of this batch
         if by_arrow:
@@ -397,7 +397,7 @@ class StatefulWriter:
         if touched.wide is not None:
             return touched.wide
         assert touched.near is not None
-        return F.broadcast(spark.createDataFrame(touched.near.table()))
+        return frame(spark, touched.near.table())
 
     # -- what is written ----------------------------------------------------------------------------------------
 

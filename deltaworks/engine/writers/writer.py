@@ -217,6 +217,10 @@ class Progress:
         self._kind, self._command = "batch", None
 
 
+ONE_TASK_BYTES_MAX = 2**20
+"""So much of an input is transformed by one task."""
+
+
 def code_of(declared: Declared) -> str:
     """Short hash of the table's code: which version of it judged a row."""
     digest = hashlib.sha256()
@@ -241,8 +245,14 @@ def span(rows: pa.Table, column: str | None) -> tuple[Any, Any]:
 
 
 def frame(spark: SparkSession, rows: pa.Table | DataFrame) -> DataFrame:
-    """Rows as a batch DataFrame of this session."""
-    return spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+    """Rows as a batch DataFrame of this session.
+
+    Few rows are one part, and so is what a transform makes of them: Spark needs no shuffle, and a query is one task.
+    """
+    if not isinstance(rows, pa.Table):
+        return rows
+    made = spark.createDataFrame(rows)
+    return made.coalesce(1) if rows.nbytes <= ONE_TASK_BYTES_MAX else made
 
 
 def _text(value: Any) -> str | None:
