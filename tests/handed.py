@@ -16,6 +16,10 @@ class Handed:
         """As Spark's."""
         return self.rows
 
+    def coalesce(self, _parts: int) -> "Handed":
+        """As Spark's: they are one part."""
+        return self
+
 
 class Hand:
     """What makes micro-batches. It reads nothing."""

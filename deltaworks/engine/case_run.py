@@ -32,7 +32,7 @@ from deltaworks.words.keeping import Aggregate, Append, Stateful
 from deltaworks.words.reading import Json
 
 Way = Literal["stream", "batch", "in parts"]
-PARTS = 6
+PARTS = 16
 """A case of so many rows comes row by row; of more rows several come together, for each part takes time."""
 Step = Batch | Literal["restart"]
 WAYS: tuple[Way, ...] = get_args(Way)

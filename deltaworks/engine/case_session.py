@@ -19,6 +19,8 @@ from deltaworks.settings import AppSettings, Settings
 
 Run: TypeAlias = Callable[[Case], Mapping[str, tuple[str, ...]]]
 """Gives what was found otherwise than the case says, by the way in which it ran. Threads may call it at once."""
+_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+"""A task costs more than what it does to a few rows, and a broadcast is a job of its own."""
 
 
 @contextmanager
@@ -37,6 +39,8 @@ def case_session(catalog: Catalog, settings: Settings) -> Iterator[Run]:
         def run(case: Case, way: Way) -> tuple[str, ...]:
             if not hasattr(mine, "spark"):
                 mine.spark = spark.newSession()
+                for option, value in _FEW_ROWS.items():
+                    mine.spark.conf.set(option, value)
             lake = own.changed(data=Path(tempfile.mkdtemp(dir=folder)))
             try:
                 return run_case(case, way, catalog=catalog, settings=lake, spark=mine.spark, beginnings=beginnings)

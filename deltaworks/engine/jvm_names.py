@@ -6,10 +6,10 @@ name (`functions`) Java looks through every jar, package by package, before it f
 
 from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]
+from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]  # py4j has no types
 
 
-class _View(JVMView):  # type: ignore[misc]
+class _View(JVMView):  # type: ignore[misc]  # py4j has no types
     """Asks for a name once; what it is cannot change while the JVM runs."""
 
     def __getattr__(self, name: str) -> Any:
@@ -20,7 +20,7 @@ class _View(JVMView):  # type: ignore[misc]
         return found
 
 
-class _Class(JavaClass):  # type: ignore[misc]
+class _Class(JavaClass):  # type: ignore[misc]  # py4j has no types
     """Asks for a static method once; a field's value may change."""
 
     def __getattr__(self, name: str) -> Any:

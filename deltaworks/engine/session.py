@@ -18,10 +18,7 @@ _BRIEF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Each shuffle is a job of its own and is followed by another round of planning.
     "spark.sql.adaptive.enabled": "false",
-    # A task costs more than what it does to a few rows, and a broadcast is a job of its own.
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "1",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.buffer.pageSize": "1m",
 }
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
@@ -111,7 +108,7 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.stopTimeout": "30000",
         # By default a sixteenth of the heap, zeroed by each sort and each aggregate of a few rows.
-        "spark.buffer.pageSize": "1m",
+        "spark.buffer.pageSize": "4m",
         "spark.shutdown.timeout": "10s",
         **(_BRIEF if brief else {}),
     }

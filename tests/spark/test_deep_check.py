@@ -13,6 +13,13 @@ from tests.mistakes import CITIES_TRANSFORM, DAYS_TRANSFORM, Edit, Mistake
 from tests.tiny_project import TINY, Project
 from tests.unit.test_table_new import WISHES
 
+
+@pytest.fixture(autouse=True)
+def lines_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the session of the command: PySpark remembers for the whole process what the first session wanted."""
+    monkeypatch.setattr("pyspark.errors.utils._enable_debugging_cache", True)
+
+
 LAST = """        F.max("written_at").alias("last"),
     )
 """

@@ -28,7 +28,7 @@ SECONDS_MAX = 30.0
 """For one call to the broker."""
 ROWS_PER_TRANSACTION = 20_000
 """Of a whole table: the broker ends transactions that take long."""
-_PLACES = {"cleanup.policy": "compact", "segment.bytes": str(2**20)}
+_PLACES = {"cleanup.policy": "compact", "segment.bytes": str(2**20), "delete.retention.ms": "60000"}
 """Of the topic of positions: what a restart reads is a few segments at most."""
 _ENCODER = msgspec.json.Encoder(decimal_format="string")
 log = logging.getLogger("deltaworks.publishing")
@@ -106,6 +106,7 @@ class Publishing:
             {
                 "bootstrap.servers": self._bootstrap, "log_level": 2, "socket.timeout.ms": 10_000,
                 "transactional.id": name, "linger.ms": 5, "compression.type": "lz4", "acks": "all",
+                "allow.auto.create.topics": False,
             }
         )  # fmt: skip
         self._producer.init_transactions(SECONDS_MAX)  # ends what is open, so that all positions can be read
@@ -194,7 +195,7 @@ def _created(topic: str, *, bootstrap: str) -> bool:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     fresh = NewTopic(topic, num_partitions=1, replication_factor=-1, config=_PLACES)
     try:
-        admin.create_topics([fresh], request_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX)
+        admin.create_topics([fresh], request_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX + 5)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

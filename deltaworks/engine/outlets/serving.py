@@ -151,6 +151,8 @@ class Copy:
                 sql.SQL("{} tsvector generated always as ({}) stored").format(sql.Identifier(SEARCHED), self._words())
             )
         columns.append(sql.SQL("primary key ({})").format(_names(self._keys)))
+        # until this transaction ends: two copies that make one schema at once collide
+        connection.execute("select pg_advisory_xact_lock(7304712)")
         connection.execute(sql.SQL("create schema if not exists {}").format(self._schema))
         connection.execute(sql.SQL("drop table if exists {}").format(self._table))
         connection.execute(sql.SQL("create table {} ({})").format(self._table, sql.SQL(", ").join(columns)))

@@ -430,7 +430,7 @@ class StatefulWriter:
         self, spark: SparkSession, touched: _Touched, result: DataFrame, closing: pa.Table | None
     ) -> DataFrame:
         keys, schema = list(self.declared.keys), self.table.schema
-        wide = self._frame(spark, touched)
+        wide = F.broadcast(self._frame(spark, touched))  # beside the whole table
         mine = spark.read.format("delta").load(str(self.table.path)).select(*keys)
         had = spark_stretches.within(mine, self._event_time, wide, self.part)
         gone = had.alias("h").join(result.alias("c"), spark_stretches.same(keys, "h", "c"), "left_anti")
