@@ -238,7 +238,7 @@ def test_broker_that_dies_holds_no_copy_up(
         wait_until(even, what="all is published", seconds_max=PUBLISHED_SECONDS_MAX)
         for _ in range(chance.randrange(5, 20)):
             next(taken)
-            time.sleep(chance.uniform(0, 0.15))
+            time.sleep(chance.uniform(0, 0.15))  # so that a kill meets a push at any of its steps
         dead = state(services).parts["kafka"].pid
         assert dead is not None
         os.kill(dead, signal.SIGKILL)
