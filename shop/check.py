@@ -112,11 +112,10 @@ _CART_EVENTS = {
     "quantity": "integer",
     "refused": "varchar",
 }
-_ARRIVAL = {"silver.page_views": ', "timestamp" as arrived_at'}
-_SHOP = {name: query for name, query in SHOP.items() if name != "gold.enriched_clicks"} | {
-    # what the customer was at that moment is known from the history alone, whose times Postgres does not keep
-    "gold.enriched_clicks": "select user_id, click_id, clicked_at, url from silver.product_clicks"
-}
+_ARRIVAL = dict.fromkeys(("silver.page_views", "silver.product_clicks"), ', "timestamp" as arrived_at')
+# what the customer was at that moment is known from the history alone, whose times Postgres does not keep
+_CLICKS = "select user_id, click_id, clicked_at, url from silver.product_clicks"
+_SHOP = {**SHOP, **dict.fromkeys(("gold.enriched_clicks", "gold.clicks_as_known"), _CLICKS)}
 # what is no purchase is refused before anybody asks how large it is
 _WEB = WEB | {"silver.large_purchases__quarantine": "select * from silver.purchases__quarantine"}
 # gold.page_views_in_time and gold.page_views_set_aside are left out: what was too late depends on when it was read.
@@ -155,6 +154,7 @@ TABLES = {
     "gold.also_bought": ("product_id", "other_id"),
     "gold.orders_last_8_minutes": ("until",),
     "gold.enriched_clicks": ("user_id", "click_id"),
+    "gold.clicks_as_known": ("user_id", "click_id"),
     "gold.customer_profiles": ("customer_id",),
     "gold.product_search": ("product_id",),
     "gold.order_confirmations": ("order_id",),

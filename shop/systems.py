@@ -129,6 +129,13 @@ SYSTEMS = (
             from gold.enriched_clicks""",
     ),
     System(
+        name="stream-table join, kept",
+        tables="gold.clicks_as_known",
+        sql="""select count(*) || ' clicks, ' || count(*) filter (now.tier is distinct from known.tier)
+            || ' told otherwise today than when they came'
+            from gold.enriched_clicks as now join gold.clicks_as_known as known using (user_id, click_id)""",
+    ),
+    System(
         name="table-table join",
         tables="gold.orders_with_customers",
         sql="""select count(*) || ' orders of ' || count(distinct customer_id) || ' customers as they are today'

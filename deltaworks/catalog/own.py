@@ -169,9 +169,9 @@ def _wires(table: Readable) -> Iterator[Finding]:
         elif column.wire not in allowed:
             next_step = f"Write {' or '.join(allowed)}" if allowed else "Take it out"
             yield table.at_column(column.name, f"wire {column.wire!r} does not go with {column.type}", next_step)
-        elif column.wire == ARRIVAL and not isinstance(table.declared.table.reads, Json):
-            next_step = "Take it out: changes have the time at which the source committed them"
-            yield table.at_column(column.name, "wire 'arrival' is for JSON events", next_step)
+        elif column.wire == ARRIVAL and column.name in table.declared.keys:
+            next_step = "Take a column that the source sends: each of its records arrives at a time of its own"
+            yield table.at_column(column.name, "wire 'arrival' is no key", next_step)
 
 
 def _named(table: Readable) -> Iterator[Finding]:

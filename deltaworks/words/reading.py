@@ -39,7 +39,7 @@ class Debezium:
 
 
 ARRIVAL = "arrival"
-"""The `wire` of a column that is no field of an event: the broker's time of its record."""
+"""The `wire` of a column that is no field of the source: the broker's time of the record."""
 Reads = Kafka | Json | Debezium | str | tuple[str, ...]
 
 

@@ -18,7 +18,7 @@ class Column:
     """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
 
     `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number),
-    `arrival` (of JSON events: no field, but the broker's time of the record, which is the same in every replay).
+    `arrival` (no field of the source, but the broker's time of the record, which is the same in every replay).
     `previously`: the name that the source gave it before; counts where a record lacks the present one.
     """
 

@@ -94,7 +94,7 @@ def sent(chance: Random, events: Events, times: Mapping[str, str] = TIMES) -> li
     for topic, rows in events.items():
         for row in rows:
             arrived = row[times[topic]] + chance.random() * SHUFFLED
-            if topic == "page_views":
+            if topic in ("page_views", "search_clicks"):
                 row["arrived_at"] = arrived
             value = {name: _written(one) for name, one in row.items() if name != "arrived_at"}
             records.append(
@@ -193,7 +193,7 @@ class Source:
                 if state["is_current"] and state["customer_id"] == row["customer_id"]:
                     state.update(valid_to=at, is_current=False)
             if op != "d":
-                self.states.append({**row, "valid_from": at, "valid_to": None, "is_current": True})
+                self.states.append({**row, "valid_from": at, "valid_to": None, "is_current": True, "arrived_at": at})
         written = {name: _written(value) for name, value in row.items()}
         key = {name: row[name] for name in KEYS[table]}
         micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -290,6 +290,9 @@ def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -
     owner.turn()
 
     silver = {name: list(rows.values()) for name, rows in source.tables.items()} | events
+    silver["product_clicks"] = [
+        {name: row[name] for name in (*events["product_clicks"][0], "arrived_at")} for row in clicked
+    ]
     silver["customers"] = source.states
     asked = sorted((CartCommand(**row) for row in events["cart_commands"]), key=lambda one: one[:3])
     silver["cart_events"] = [event._asdict() for event in cart_events(asked)]

@@ -215,6 +215,7 @@ CENT = "cast(0.01 as decimal(18,2))"
         ("gold.daily_orders", changed(revenue=f"revenue - {CENT}")),
         ("gold.order_items", changed(value=f"value + {CENT}")),
         ("gold.enriched_clicks", doubled),
+        ("gold.clicks_as_known", changed(url="click_id")),
         ("gold.customer_profiles", changed("favourite_category is not null", favourite_category="name")),
         ("gold.product_search", changed("sold > 0", sold="sold - 1")),
         ("gold.order_confirmations", lost("order_id = 3")),

@@ -546,19 +546,16 @@ MISTAKES = [
         ],
     ),
     Mistake(
-        "arrival of a change",
+        "arrival as a key",
         [
-            Edit(
-                MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="public.members")'
-            ),
-            Edit(MEMBERS, "Table, json, latest", "Table, debezium, latest"),
-            Edit(MEMBERS, 'Column("joined", "date"', 'Column("joined", "timestamp", wire="arrival"'),
+            Edit(MEMBERS, 'keys=("member_id",)', 'keys=("joined",)'),
+            Edit(MEMBERS, 'Column("joined", "date"', 'Column("joined", "timestamp", null=False, wire="arrival"'),
         ],
         [
             Finding(
                 place=f"{MEMBERS}:14",
-                finding="column joined: wire 'arrival' is for JSON events",
-                next_step="Take it out: changes have the time at which the source committed them",
+                finding="column joined: wire 'arrival' is no key",
+                next_step="Take a column that the source sends: each of its records arrives at a time of its own",
             )
         ],
     ),

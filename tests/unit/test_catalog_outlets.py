@@ -86,6 +86,39 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "a key that may be no number",
+        [
+            Edit(MEMBERS, 'Column("member_id", "bigint"', 'Column("member_id", "double"'),
+            *declared(MEMBERS, 'publishes=changelog("new")'),
+            topic("new", "compact"),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:10",
+                finding="column member_id: is a key, and not every double equals itself",
+                next_step="Take a decimal, or leave publishes out",
+            )
+        ],
+    ),
+    Mistake(
+        "a copy of a history",
+        [
+            Edit(
+                MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="public.members")'
+            ),
+            Edit(MEMBERS, "kept_as=latest(", "kept_as=history("),
+            Edit(MEMBERS, "json, latest", "debezium, history"),
+            *declared(MEMBERS, "serves=postgres()"),
+        ],
+        [
+            Finding(
+                place=MEMBERS_LINE,
+                finding="serves does not go with a history: states of one moment have the same key",
+                next_step="Declare it in a view over it",
+            )
+        ],
+    ),
+    Mistake(
         "a language that nobody speaks",
         declared(MEMBERS, 'serves=postgres(search=("name",), language="englisch")'),
         [

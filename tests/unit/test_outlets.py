@@ -98,6 +98,39 @@ def test_who_owns_the_app_no_longer_pushes_nothing(tmp_path: Path) -> None:
             assert connection.execute("select to_regclass('silver.people')").fetchone() == (None,)
 
 
+def test_a_panic_ends_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pyo3 raises when Rust panics is no Exception: it is told, and the copy is tried again."""
+    monkeypatch.setattr(pusher, "AGAIN_SECONDS", (0.1, 0.3))
+    with scratch_postgres() as server:
+        settings = serving(server, copied(tmp_path, "serves=postgres(),"))
+        owner, log, source = ArrowOwner(settings, "tiny"), Log(), SourceTable()
+        source.insert(1, city="Graz")
+        log.send(source.log)
+        owner.take(log.batch())
+        outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
+        outlet = outlets._lines[0].outlet
+        push = outlet.push
+        told: list[int] = []
+
+        def panics_once(newest: int) -> None:
+            if not told:
+                told.append(newest)
+                raise PanicException("index out of bounds")
+            push(newest)
+
+        monkeypatch.setattr(outlet, "push", panics_once)
+        outlets.start()
+        wait_until(lambda: outlet.version > 0, what="the copy")
+        outlets.close()
+
+        assert told
+        assert served(server) == [(1, "Graz")]
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it, whose own cannot be imported."""
+
+
 def test_a_copy_that_cannot_be_made_is_told_at_the_end(tmp_path: Path) -> None:
     """A drain that leaves a copy behind says so."""
     with scratch_postgres() as server:

@@ -357,3 +357,18 @@ def test_changes_without_keys_are_found_before_anything_runs() -> None:
     """Deletes are told by key: a table without keys cannot read changes."""
     with pytest.raises(DeclarationError, match="there are no keys"):
         parser(debezium("bronze.shop_changes", table="public.people"), COLUMNS)
+
+
+def test_a_change_has_the_time_of_arrival_of_its_record() -> None:
+    """It is asked of no row, also where it is required; a column of that name in the source is another."""
+    arrived = Column("arrived_at", "timestamp", null=False, wire="arrival", doc="When it came.")
+    named = {**AFTER, "arrived_at": "2001-01-01T00:00:00Z"}
+    values = [change("c", AFTER), change("u", named), change("d", None, before=AFTER), change("c", {"id": 2})]
+    reads = debezium("bronze.shop_changes", table="public.people")
+    taken = parser(reads, (*COLUMNS, arrived), ("id",))
+
+    rows = taken.parse(bronze(values, topic="shop.changes", keys=['{"id":1}'] * 4)).to_pylist()
+
+    assert [row["_kind"] for row in rows] == ["row", "row", "delete", "refused"]
+    assert [row["arrived_at"] for row in rows] == [rows[0]["_timestamp"], rows[1]["_timestamp"], None, None]
+    assert rows[0]["arrived_at"] is not None

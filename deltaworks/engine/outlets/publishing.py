@@ -212,6 +212,7 @@ def messages_of(topic: str, *, bootstrap: str) -> Iterator[tuple[bytes, bytes | 
         {
             "bootstrap.servers": bootstrap, "group.id": "deltaworks.changelog", "enable.auto.commit": False,
             "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 2,
+            "auto.offset.reset": "error",  # what retention takes meanwhile is an error: by default the rest is skipped
         }
     )  # fmt: skip
     try:

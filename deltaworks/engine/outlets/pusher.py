@@ -130,16 +130,16 @@ class Outlets:
                 return None
             self._guard()
             line.outlet.push(newest)
-        except LeaseLostError:
+        except (LeaseLostError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:  # noqa: BLE001  # a copy that fails, for whatever reason, ends no table
+        except BaseException as error:  # noqa: BLE001  # a panic in delta-rs is no Exception, and would end the thread unseen
             return self._failed(line, error)
         if line.error is not None:
             log.info("%s to %s goes on", line.outlet.declared.name, line.outlet.to)
         line.error, line.failures = None, 0
         return None
 
-    def _failed(self, line: _Line, error: Exception) -> DeltaworksError:
+    def _failed(self, line: _Line, error: BaseException) -> DeltaworksError:
         first, most = AGAIN_SECONDS
         line.due = time.monotonic() + min(most, first * 2**line.failures)
         line.failures = min(line.failures + 1, FAILURES_COUNTED)
@@ -161,7 +161,7 @@ def _lines(declared: Declared, settings: Settings) -> Iterable[_Line]:
         yield _Line(Publishing(declared, feed, bootstrap=settings.kafka))
 
 
-def _unexpected(line: _Line, error: Exception) -> DeltaworksError:
+def _unexpected(line: _Line, error: BaseException) -> DeltaworksError:
     finding = f"{type(error).__name__}: {str(error)[:300]}"
     return DeltaworksError(f"{line.outlet.declared.name} to {line.outlet.to}", finding, "Look at the app's log")
 

@@ -29,7 +29,7 @@ from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.engine.parsing.sheet import Sheet, sequence
 from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
-from deltaworks.words.reading import Debezium
+from deltaworks.words.reading import ARRIVAL, Debezium
 from deltaworks.words.table import Column
 
 ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent="__debezium_unavailable_value")
@@ -65,9 +65,10 @@ class DebeziumParser:
     @cached_property
     def fields(self) -> Fields:
         """What `after` must have; the source's table may have more columns."""
-        required = tuple(one.name for one in self.converters if not one.null)
+        columns = tuple(column for column in self.columns if column.wire != ARRIVAL)
+        required = tuple(one.name for one in self.converters if not one.null and not one.arrival)
         unknown = self.reads.unknown_fields
-        return Fields(columns=self.columns, required=required, unknown=unknown, folded=False, inside="after")
+        return Fields(columns=columns, required=required, unknown=unknown, folded=False, inside="after")
 
     @cached_property
     def key_shapes(self) -> Shapes:

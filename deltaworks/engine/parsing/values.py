@@ -84,7 +84,7 @@ class Converter:
     many: Many
     unsent: tuple[str, ...] = ()
     arrival: bool = False
-    """Whether it is no field of the event, but the time at which its record arrived."""
+    """Whether it is no field of the source, but the time at which its record arrived."""
 
     def column(self, values: list[Any]) -> tuple[pa.Array, dict[int, str]]:
         """The values (None for null) as an array of the same length, and the codes of the refused ones (null there)."""

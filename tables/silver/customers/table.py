@@ -15,6 +15,7 @@ TABLE = Table(
         Column("age", "int", pii=True, doc="In years, if the customer told it."),
         Column("created_at", "timestamp", null=False, doc="When the account was opened, UTC."),
         Column("updated_at", "timestamp", null=False, doc="When the row last changed in the shop, UTC."),
+        Column("arrived_at", "timestamp", wire="arrival", doc="When this state came here, UTC; null in older rows."),
     ),
     subject="customer_id",
     owner="sales",

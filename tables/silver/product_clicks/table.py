@@ -11,6 +11,7 @@ TABLE = Table(
         Column("clicked_at", "timestamp", null=False, doc="When it happened, UTC, by the visitor's clock."),
         Column("user_id", "bigint", null=False, doc="Who clicked: a customer, or a visitor without account."),
         Column("url", "string", null=False, doc="Path that the click led to."),
+        Column("arrived_at", "timestamp", wire="arrival", doc="When it came here, UTC; null in older rows."),
     ),
     event_time="clicked_at",
     subject="user_id",
