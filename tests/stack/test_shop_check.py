@@ -141,7 +141,7 @@ def test_a_lake_that_equals_its_sources_passes(lake: Settings) -> None:
 
     assert code == 0, report
     assert set(report) == {*BRONZE, *TABLES, *COPIES}
-    assert len(report) == 70
+    assert len(report) == 71
     assert {name for name, row in report.items() if row["found"] == 0} == {
         "bronze.shop_changes",
         "silver.published_purchases__quarantine",
