@@ -175,7 +175,9 @@ SHOP = MappingProxyType(
             select k.user_id, k.click_id, k.clicked_at, k.url, c.country, c.tier, c.age, c.arrived_at as known_since
             from silver.product_clicks k left join silver.customers c
               on c.customer_id = k.user_id and k.clicked_at >= c.valid_from and k.arrived_at >= c.arrived_at
-            qualify row_number() over (partition by k.user_id, k.click_id order by c.valid_from desc) = 1
+            qualify row_number() over (
+              partition by k.user_id, k.click_id order by c.valid_from desc, c.valid_to desc nulls first,
+              c.arrived_at desc, c.updated_at desc, c.tier desc, c.country desc, c.age desc) = 1
         """,
         "gold.customer_profiles": """
             with pieces as (

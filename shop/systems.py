@@ -132,7 +132,7 @@ SYSTEMS = (
         name="stream-table join, kept",
         tables="gold.clicks_as_known",
         sql="""select count(*) || ' clicks, ' || count(*) filter (now.tier is distinct from known.tier)
-            || ' told otherwise today than when they came'
+            || ' whose tier is another today than was known then'
             from gold.enriched_clicks as now join gold.clicks_as_known as known using (user_id, click_id)""",
     ),
     System(

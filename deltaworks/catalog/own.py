@@ -169,9 +169,9 @@ def _wires(table: Readable) -> Iterator[Finding]:
         elif column.wire not in allowed:
             next_step = f"Write {' or '.join(allowed)}" if allowed else "Take it out"
             yield table.at_column(column.name, f"wire {column.wire!r} does not go with {column.type}", next_step)
-        elif column.wire == ARRIVAL and column.name in table.declared.keys:
-            next_step = "Take a column that the source sends: each of its records arrives at a time of its own"
-            yield table.at_column(column.name, "wire 'arrival' is no key", next_step)
+        elif column.wire == ARRIVAL and column.name in _telling(table):
+            next_step = "Take one that the source sends: when a record arrived does not say which row it is about"
+            yield table.at_column(column.name, "tells rows apart, but is the time of arrival", next_step)
 
 
 def _named(table: Readable) -> Iterator[Finding]:
@@ -198,9 +198,15 @@ def _named(table: Readable) -> Iterator[Finding]:
             yield table.at_field(field, f"{what} {name} is not declared", nearest(name, known, "columns"))
 
 
+def _telling(table: Readable) -> tuple[str, ...]:
+    """The columns that tell rows apart."""
+    kept_as = table.declared.table.kept_as
+    return kept_as.dedupe_by if isinstance(kept_as, Append) else table.declared.keys
+
+
 def _keys(table: Readable) -> Iterator[Finding]:
     kept_as, columns = table.declared.table.kept_as, table.declared.table.columns
-    keys = kept_as.dedupe_by if isinstance(kept_as, Append) else table.declared.keys
+    keys = _telling(table)
     if isinstance(kept_as, Latest | History | Aggregate | View | Stateful) and not keys:
         yield table.at_field("kept_as", "there are no keys", "Name the columns that make a row unique")
     if len(set(keys)) < len(keys):

@@ -62,7 +62,7 @@ class Driver:
         self.heart = Heart(self.ownership)
         self.lock = threading.Lock()
         self.stopping = False
-        self.failure: Exception | None = None  # of anything under the lock: from then on nothing is committed
+        self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
         self._requeued = False  # whether the orders that died with an older owner are queued again
         self._away_since: float | None = None  # when the control store was first found away
         self._told_at = 0.0
@@ -210,7 +210,7 @@ class Driver:
                 return  # the batch comes again after the next start: positions have not moved
             try:
                 self.flow.micro_batch(batch)
-            except Exception as error:
+            except BaseException as error:  # a panic in delta-rs is no Exception
                 self.failure = error
                 raise
 
@@ -253,7 +253,7 @@ class Driver:
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
             self._obey(spark)
-        except Exception as error:
+        except BaseException as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise
         finally:

@@ -166,8 +166,9 @@ Keyed = dict[tuple[Any, ...], Event]
 class Source:
     """A shop's database while it works: what each table holds, and its changes as they are captured."""
 
-    def __init__(self) -> None:
+    def __init__(self, chance: Random) -> None:
         """Nothing is there yet."""
+        self._chance, self._arrived = chance, BEGIN
         self.tables: dict[str, Keyed] = {name: {} for name in KEYS}
         self.states: list[Event] = []
         """Customers as they are and were."""
@@ -188,12 +189,16 @@ class Source:
         return tuple(row[name] for name in KEYS[table])
 
     def _send(self, table: str, op: str, row: Event, at: datetime) -> None:
+        # in their order, and some only after clicks that happened later
+        self._arrived = max(self._arrived, at + self._chance.random() * SHUFFLED)
         if table == "customers":
             for state in self.states:
                 if state["is_current"] and state["customer_id"] == row["customer_id"]:
                     state.update(valid_to=at, is_current=False)
             if op != "d":
-                self.states.append({**row, "valid_from": at, "valid_to": None, "is_current": True, "arrived_at": at})
+                self.states.append(
+                    {**row, "valid_from": at, "valid_to": None, "is_current": True, "arrived_at": self._arrived}
+                )
         written = {name: _written(value) for name, value in row.items()}
         key = {name: row[name] for name in KEYS[table]}
         micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -207,13 +212,15 @@ class Source:
         value = {"before": written if op == "d" else None, "after": None if op == "d" else written, "source": source,
                  "op": op}  # fmt: skip
         self.records.append(
-            Record(topic="shop.changes", key=json.dumps(key).encode(), value=json.dumps(value).encode(), at=at)
+            Record(
+                topic="shop.changes", key=json.dumps(key).encode(), value=json.dumps(value).encode(), at=self._arrived
+            )
         )
 
 
 def shopping(chance: Random) -> Source:
     """Customers who come, move, leave; products with their stock; orders that are placed, paid, cancelled, deleted."""
-    source, minute = Source(), timedelta(minutes=1)
+    source, minute = Source(chance), timedelta(minutes=1)
     for n in range(200):
         at, roll = BEGIN + n * minute, chance.random()
         customer, product, order = chance.randrange(12), chance.randrange(8), chance.randrange(60)
@@ -223,6 +230,8 @@ def shopping(chance: Random) -> Source:
             row = {"customer_id": customer, "name": f"n{n}", "email": email, "country": chance.choice(("DE", "PT")),
                    "tier": chance.choice(("basic", "premium", None)), "age": chance.choice((None, n % 90)),
                    "created_at": BEGIN, "updated_at": at}  # fmt: skip
+            if chance.random() < 0.2:  # twice in one transaction
+                source.put("customers", {**row, "tier": "basic", "age": 17}, at)
             source.put("customers", row, at)
         elif roll < 0.25 and (customer,) in source.tables["customers"]:
             source.delete("customers", source.tables["customers"][customer,], at)
@@ -297,4 +306,9 @@ def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -
     asked = sorted((CartCommand(**row) for row in events["cart_commands"]), key=lambda one: one[:3])
     silver["cart_events"] = [event._asdict() for event in cart_events(asked)]
     assert differences(owner, silver, {**SHOP, **CARTS}) == []
+    now, known = (
+        {row["click_id"]: row["country"] for row in owner.rows(f"gold.{name}")}
+        for name in ("enriched_clicks", "clicks_as_known")
+    )
+    assert any(known[click] not in (None, country) for click, country in now.items() if country is not None)
     assert owner.verdicts() == {"ok"}

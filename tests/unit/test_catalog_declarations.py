@@ -554,8 +554,22 @@ MISTAKES = [
         [
             Finding(
                 place=f"{MEMBERS}:14",
-                finding="column joined: wire 'arrival' is no key",
-                next_step="Take a column that the source sends: each of its records arrives at a time of its own",
+                finding="column joined: tells rows apart, but is the time of arrival",
+                next_step="Take one that the source sends: when a record arrived does not say which row it is about",
+            )
+        ],
+    ),
+    Mistake(
+        "copies known by their arrival",
+        [
+            Edit(NOTES, 'dedupe_by=("note_id",)', 'dedupe_by=("written_at",)'),
+            Edit(NOTES, 'wire="millis"', 'wire="arrival"'),
+        ],
+        [
+            Finding(
+                place=f"{NOTES}:11",
+                finding="column written_at: tells rows apart, but is the time of arrival",
+                next_step="Take one that the source sends: when a record arrived does not say which row it is about",
             )
         ],
     ),

@@ -16,12 +16,12 @@ from deltaworks.engine.flow import Flow
 from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
 from tests.scratch_postgres import ScratchPostgres
-from tests.shop_rows import change, order
+from tests.shop_rows import change, customer, order
 
 
 @pytest.fixture
 def source(postgres: ScratchPostgres) -> Iterator[psycopg.Connection]:
-    """Give the shop's database with two orders."""
+    """Give the shop's database with two orders and a customer."""
     with psycopg.connect(postgres.database(f"shop_{uuid.uuid4().hex}"), autocommit=True) as connection:
         connection.execute(
             "create table orders (order_id bigint primary key, customer_id bigint, status text, "
@@ -29,15 +29,24 @@ def source(postgres: ScratchPostgres) -> Iterator[psycopg.Connection]:
         )
         for row in (order(1, status="paid"), order(2)):
             connection.execute("insert into orders values (%s, %s, %s, %s, %s, %s)", tuple(row.values()))
+        connection.execute(
+            "create table customers (customer_id bigint primary key, name text, email text, country text, tier text, "
+            "age integer, created_at timestamptz, updated_at timestamptz)"
+        )
+        row = customer(1, "Ann")
+        connection.execute(
+            f"insert into customers ({', '.join(row)}) values ({', '.join(['%s'] * len(row))})",
+            tuple(row.values()),
+        )
         yield connection
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Give a project of the orders alone, and their lake: two orders, one of which was paid."""
-    for name in ("bronze/shop_changes", "silver/orders"):
+    """Give a project of orders and customers, and their lake: two orders, one of which was paid, and a new name."""
+    for name in ("bronze/shop_changes", "silver/orders", "silver/customers"):
         shutil.copytree(ROOT / "tables" / name, tmp_path / "tables" / name)
-        (tmp_path / "expectations" / name).parent.mkdir(parents=True)
+        (tmp_path / "expectations" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "expectations" / f"{name}.yml", tmp_path / "expectations" / f"{name}.yml")
     shutil.copy(ROOT / "topics.toml", tmp_path)
     (tmp_path / "deltaworks.toml").write_text("")
@@ -47,6 +56,12 @@ def settings(tmp_path: Path) -> Settings:
     flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics})
     log = Log()
     log.send([change("c", order(1), lsn=1), change("u", order(1, status="paid"), lsn=2), change("c", order(2), lsn=3)])
+    log.send(
+        [
+            change("c" if lsn == 4 else "u", customer(1, name), lsn=lsn, table="customers")
+            for lsn, name in ((4, "An"), (5, "Ann"))
+        ]
+    )
     take_arrow(flow, log.batch())
     return settings
 
@@ -68,6 +83,10 @@ def test_table_equals_its_source_until_one_of_them_changes(settings: Settings, s
 
     source.execute("delete from orders where order_id = 1")
     assert found(settings, source) == [(*place, "0 rows missing or other, 1 too many or other")]
+
+    source.execute("update customers set name = 'Anne'")
+    assert found(settings, source)[:-1] == [("I3", "silver.customers", "1 rows missing or other, 1 too many or other")]
+    source.execute("update customers set name = 'Ann'")
 
     source.execute("insert into orders select 3, customer_id, status, amount, placed_at, updated_at from orders")
     assert found(settings, source) == [(*place, "1 rows missing or other, 1 too many or other")]

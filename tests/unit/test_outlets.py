@@ -3,7 +3,9 @@
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
+import deltalake
 import psycopg
 import pytest
 
@@ -98,8 +100,11 @@ def test_who_owns_the_app_no_longer_pushes_nothing(tmp_path: Path) -> None:
             assert connection.execute("select to_regclass('silver.people')").fetchone() == (None,)
 
 
-def test_a_panic_ends_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pyo3 raises when Rust panics is no Exception: it is told, and the copy is tried again."""
+def test_a_panic_ends_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What pyo3 raises when Rust panics is no Exception: it is told, and the copy is tried again with a new handle."""
+    caplog.set_level(logging.INFO, "deltaworks.outlets")
     monkeypatch.setattr(pusher, "AGAIN_SECONDS", (0.1, 0.3))
     with scratch_postgres() as server:
         settings = serving(server, copied(tmp_path, "serves=postgres(),"))
@@ -109,22 +114,29 @@ def test_a_panic_ends_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         owner.take(log.batch())
         outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
         outlet = outlets._lines[0].outlet
-        push = outlet.push
-        told: list[int] = []
+        opened = outlet.feed._opened
 
-        def panics_once(newest: int) -> None:
-            if not told:
-                told.append(newest)
-                raise PanicException("index out of bounds")
-            push(newest)
+        def panics(version: int) -> deltalake.DeltaTable:
+            monkeypatch.setattr(outlet.feed, "_table", Poisoned())
+            monkeypatch.setattr(outlet.feed, "_opened", opened)
+            raise PanicException(f"no version {version}")
 
-        monkeypatch.setattr(outlet, "push", panics_once)
+        monkeypatch.setattr(outlet.feed, "_opened", panics)
         outlets.start()
         wait_until(lambda: outlet.version > 0, what="the copy")
         outlets.close()
 
-        assert told
+        assert [one.message for one in caplog.records if one.levelno == logging.WARNING] == [
+            f"{NAME} to postgres: PanicException: no version {outlet.version}. Look at the app's log."
+        ]
         assert served(server) == [(1, "Graz")]
+
+
+class Poisoned:
+    """A handle that nothing can be asked of."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"poisoned: {name}")
 
 
 class PanicException(BaseException):

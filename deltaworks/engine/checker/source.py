@@ -11,7 +11,7 @@ from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Picture, named
 from deltaworks.engine.checker.rows import difference
 from deltaworks.words.keeping import History, Latest
-from deltaworks.words.reading import Debezium
+from deltaworks.words.reading import ARRIVAL, Debezium
 
 _ROWS_PER_FETCH = 10_000
 _EXPECTED = "as the source has it"
@@ -28,13 +28,13 @@ def equals_source(picture: Picture, dsn: str) -> list[Finding]:
         for declared, held in picture:
             reads = declared.table.reads
             if isinstance(reads, Debezium) and isinstance(declared.table.kept_as, Latest | History):
-                schema = pa.schema([held.schema.field(column.name) for column in declared.table.columns])
+                schema = pa.schema([held.schema.field(name) for name in _sent(declared)])
                 found += equals(picture, declared, _read(connection, reads.table, schema))
     return found
 
 
 def equals(picture: Picture, declared: Declared, expected: Iterator[pa.Table]) -> list[Finding]:
-    """Compare a table's declared columns with the rows that are expected."""
+    """Compare a table's declared columns, but for times of arrival, with the rows that are expected."""
     picture.connection.execute(f'drop table if exists "{_EXPECTED}"')
     for number, rows in enumerate(expected):
         picture.connection.register("fetched", rows)
@@ -46,8 +46,13 @@ def equals(picture: Picture, declared: Declared, expected: Iterator[pa.Table]) -
         present = f"{declared.name} now"
         sql_of = f'create or replace temp view "{present}" as select * from {named(declared.name)} where is_current'  # noqa: S608  # quoted
         picture.connection.execute(sql_of)
-    told = difference(picture, present, _EXPECTED, [column.name for column in declared.table.columns])
+    told = difference(picture, present, _EXPECTED, _sent(declared))
     return [Finding("I3", declared.name, told, _STEP)] if told else []
+
+
+def _sent(declared: Declared) -> list[str]:
+    """The columns that the source has too."""
+    return [column.name for column in declared.table.columns if column.wire != ARRIVAL]
 
 
 def _read(connection: psycopg.Connection, table: str, schema: pa.Schema) -> Iterator[pa.Table]:

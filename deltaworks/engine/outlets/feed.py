@@ -61,6 +61,10 @@ class Feed:
         self._known = -1 if newest is None else newest
         return newest
 
+    def forget(self) -> None:
+        """Let go of the table: a handle in which Rust has panicked may answer nothing any more."""
+        self._table = None
+
     def identity(self) -> str:
         """What tells this table from one that is made anew in its place."""
         return str(self._opened(self._known).metadata().id)

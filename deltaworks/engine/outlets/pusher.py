@@ -140,6 +140,7 @@ class Outlets:
         return None
 
     def _failed(self, line: _Line, error: BaseException) -> DeltaworksError:
+        line.outlet.feed.forget()
         first, most = AGAIN_SECONDS
         line.due = time.monotonic() + min(most, first * 2**line.failures)
         line.failures = min(line.failures + 1, FAILURES_COUNTED)

@@ -1,4 +1,4 @@
-"""Clicks with what was known of the customer when they came: what a price or a decision was based on. Told once."""
+"""Clicks with what was known of the customer when they came. A state that comes later changes nothing."""
 
 from deltaworks.words import Column, Table, view
 

@@ -15,9 +15,10 @@ def transform(product_clicks: DataFrame, customers: DataFrame) -> DataFrame:
     first = F.min(F.struct("clicked_at", "url", "arrived_at")).alias("first")
     clicks = product_clicks.groupBy("user_id", "click_id").agg(first).select("user_id", "click_id", "first.*")
     joined = clicks.alias("k").join(customers.alias("c"), known, "left")
-    # states that begin at one moment come in their order, and all but the last end with it
+    # of states that begin at one moment the last has a length; those without can be told apart by what they say only
     end = F.coalesce("c.valid_to", F.lit("9999-12-31").cast("timestamp"))
-    newest = F.max_by(F.struct("c.*"), F.struct("c.valid_from", "c.arrived_at", end)).alias("c")
+    says = [f"c.{name}" for name in ("arrived_at", "updated_at", "tier", "country", "age")]
+    newest = F.max_by(F.struct("c.*"), F.struct("c.valid_from", end, *says)).alias("c")
     told = joined.groupBy(*(f"k.{name}" for name in ("user_id", "click_id", "clicked_at", "url"))).agg(newest)
     return told.select("*", "c.country", "c.tier", "c.age", F.col("c.arrived_at").alias("known_since")).drop("c")
 
