@@ -38,9 +38,11 @@ class Victim:
 
 
 def draw(chance: Random, *, apps: Iterable[str], driver_kills: int, parts: Iterable[str]) -> list[Victim]:
-    """Draw the victims: drivers by chance, each part once, all in an order by chance."""
+    """Draw the victims: each app's driver before one is drawn again, each part once, all in an order by chance."""
     known = sorted(apps)
-    drivers = [Victim(name=chance.choice(known), process=chance.choice(("python", "jvm"))) for _ in range(driver_kills)]
+    named = chance.sample(known, min(len(known), driver_kills))
+    named += chance.choices(known, k=driver_kills - len(named))
+    drivers = [Victim(name=name, process=chance.choice(("python", "jvm"))) for name in named]
     drawn = [*drivers, *(Victim(name=part, process="main") for part in parts)]
     chance.shuffle(drawn)
     return drawn

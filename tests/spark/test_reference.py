@@ -265,7 +265,7 @@ def browsing(chance: Random) -> Events:
             "user_id": chance.randrange(15),
             "url": f"/products/{n % 8}",
         }
-        for n in range(120)
+        for n in range(400)
     ]
     commands = [
         {"command_id": f"m{n}", "given_at": moment(chance) - chance.choice((0, 0, 0, 1.5)) * DAY,
@@ -307,8 +307,9 @@ def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -
     silver["cart_events"] = [event._asdict() for event in cart_events(asked)]
     assert differences(owner, silver, {**SHOP, **CARTS}) == []
     now, known = (
-        {row["click_id"]: row["country"] for row in owner.rows(f"gold.{name}")}
+        {row["click_id"]: (row["country"], row["tier"], row["age"]) for row in owner.rows(f"gold.{name}")}
         for name in ("enriched_clicks", "clicks_as_known")
     )
-    assert any(known[click] not in (None, country) for click, country in now.items() if country is not None)
+    nothing = (None, None, None)
+    assert any(nothing != known[click] != state for click, state in now.items() if state != nothing)
     assert owner.verdicts() == {"ok"}
