@@ -265,7 +265,7 @@ def browsing(chance: Random) -> Events:
             "user_id": chance.randrange(15),
             "url": f"/products/{n % 8}",
         }
-        for n in range(400)
+        for n in range(1_500)
     ]
     commands = [
         {"command_id": f"m{n}", "given_at": moment(chance) - chance.choice((0, 0, 0, 1.5)) * DAY,
