@@ -5,12 +5,13 @@
 Exit code 1 if the lag of an app grows, or if all that runs takes more than 8 GB.
 """
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Annotated
 
 import typer
@@ -28,6 +29,9 @@ BYTES_MAX = 8 * 10**9
 PARTS = ("source", "control", "kafka", "connect", "airflow")
 _SAMPLE_SECONDS = 5.0
 _START_SECONDS_MAX = 300.0
+_MEAN_SECONDS = 60.0
+_ERRORS = 2.0
+"""A slope of so many standard errors is no chance any more: one in forty."""
 
 
 @dataclass(kw_only=True)
@@ -52,16 +56,26 @@ class Watched:
         return (self.seconds[-1] - self.seconds[0]) / max(1, self.batches[-1] - self.batches[0])
 
     @property
-    def slope(self) -> float:
-        """By how many records the lag changed from the first third to the last, as a mean."""
-        third = max(1, len(self.lag) // 3)
-        return fmean(self.lag[-third:]) - fmean(self.lag[:third])
+    def slope(self) -> tuple[float, float]:
+        """By how many records an hour the lag grows, and the standard error of that: a line through means of minutes.
+
+        Minutes, for samples within one batch are not independent.
+        """
+        minutes: dict[int, list[int]] = {}
+        for second, lag in zip(self.seconds, self.lag, strict=True):
+            minutes.setdefault(int(second // _MEAN_SECONDS), []).append(lag)
+        x = [minute * _MEAN_SECONDS / 3600 for minute in minutes]
+        y = [fmean(lags) for lags in minutes.values()]
+        fitted = linear_regression(x, y)
+        off = sum((b - fitted.intercept - fitted.slope * a) ** 2 for a, b in zip(x, y, strict=True))
+        spread = sum((a - fmean(x)) ** 2 for a in x)
+        return fitted.slope, math.sqrt(off / (len(x) - 2) / spread)
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the lag did not grow by more than what one batch holds anyhow."""
-        third = max(1, len(self.lag) // 3)
-        return self.slope <= max(self.lag[:third], default=0)
+        """Whether the lag does not grow, by chance aside."""
+        slope, error = self.slope
+        return slope <= _ERRORS * error
 
 
 def measure(settings: Settings, *, minutes: float, warm_up: float) -> tuple[Mapping[str, Watched], int]:
@@ -121,8 +135,8 @@ def show(seen: Mapping[str, Watched], most: int, *, as_json: bool) -> None:
             "cores": round(one.cores, 2),
             "memory GB": round(max(one.memory) / 10**9, 2),
             "seconds between batches": round(one.batch_seconds, 1),
-            "lag first": round(fmean(one.lag[: max(1, len(one.lag) // 3)]), 1),
-            "lag change": round(one.slope, 1),
+            "lag": round(fmean(one.lag), 1),
+            "lag per hour": "{:+.1f} ± {:.1f}".format(*one.slope),
             "tables behind": round(fmean(one.behind), 1),
             "keeps up": one.keeps_up,
         }
@@ -134,7 +148,7 @@ def show(seen: Mapping[str, Watched], most: int, *, as_json: bool) -> None:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.5, help="How long it is watched.")] = 30,
+    minutes: Annotated[float, typer.Option(min=5, help="How long it is watched.")] = 30,
     warm_up: Annotated[float, typer.Option(min=0, help="Seconds before that.")] = 90,
     port_first: Annotated[int, typer.Option(help="The stack takes its ports from here on.")] = PORT_FIRST,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the data folder, with the logs.")] = False,
