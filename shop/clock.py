@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
+DAY = 24 * 60 * MINUTE
 
 
 def microseconds(moment: datetime) -> int:

@@ -49,6 +49,16 @@ def main(
     history_orders: Annotated[int, typer.Option(min=0, help="So many.")] = 300,
     customers: Annotated[int, typer.Option(min=1, help="Customers of an empty shop, and visitors.")] = 100,
     products: Annotated[int, typer.Option(min=1, help="Products of an empty shop.")] = 20,
+    past_days: Annotated[float, typer.Option(min=0.01, help="How long ago the past begins.")] = 7,
+    past_views: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Page views of the past, sent at once. Kafka is told that they came then, which topics with"
+            " message.timestamp.type=CreateTime believe.",
+        ),
+    ] = 0,
+    past_events: Annotated[int, typer.Option(min=0, help="Other events of the past.")] = 0,
     duplicates: _Share = 0,
     out_of_order: _Share = 0,
     late: _Share = 0,
@@ -66,6 +76,8 @@ def main(
     """
     if (views is not None and rate == 0) or (orders is not None and order_rate == 0):
         raise typer.BadParameter("--views needs a --rate and --orders an --order-rate")
+    if backlog and (past_views or past_events):
+        raise typer.BadParameter("--backlog sends nothing else: leave --past-views and --past-events out")
     settings = Settings.load(project)
     now = datetime.now(UTC)
     try:
@@ -81,6 +93,9 @@ def main(
         event_rate=rate / 2 if event_rate is None else event_rate,
         size=ShopSize(customers=customers, products=products, history_days=history_days, history_orders=history_orders),
         faults=faults,
+        past_days=past_days,
+        past_views=past_views,
+        past_events=past_events,
         views_max=views,
         orders_max=orders,
         seconds_max=seconds,
@@ -95,8 +110,8 @@ def _play(planned: Run, settings: Settings, *, backlog: int | None, backlog_minu
     progress = _Progress(planned)
     with ExitStack() as held:
         topics = source = None
-        names = [TOPIC] if planned.rate > 0 or backlog else []
-        names += TOPICS if planned.event_rate > 0 and not backlog else ()
+        names = [TOPIC] if planned.rate > 0 or planned.past_views or backlog else []
+        names += TOPICS if (planned.event_rate > 0 or planned.past_events) and not backlog else ()
         if names:
             producer = Topics(settings.kafka, topics=names, stopping=stopping, patience_seconds=patience)
             topics = held.enter_context(producer)
@@ -108,7 +123,10 @@ def _play(planned: Run, settings: Settings, *, backlog: int | None, backlog_minu
             steps = _backlog(planned, views_count=backlog, minutes=backlog_minutes)
         else:
             steps = timeline(planned, source.state() if source else None)
-        perform(steps, source=source, topics=topics, stopping=stopping, done=progress.step, paced=not backlog)
+        perform(
+            steps, start=planned.start, source=source, topics=topics, stopping=stopping, done=progress.step,
+            paced=not backlog,
+        )  # fmt: skip
     return progress.tally.totals(planned)
 
 

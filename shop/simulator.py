@@ -4,14 +4,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import merge
 from random import Random
-from typing import get_args
+from typing import TypeVar, get_args
 
 from deltaworks.errors import StackError
-from shop.clock import MINUTE, SECOND
+from shop.clock import DAY, MINUTE, SECOND, microseconds
 from shop.events import TOPICS, Event, events
 from shop.faults import Faults
 from shop.orders import Action, CancelOrder, PayOrder, PlaceOrder, Shop, ShopSize, actions
@@ -21,6 +21,7 @@ from shop.topic import TOPIC, Topics
 from shop.visits import Kind
 
 Step = Action | PageView | Event
+_Message = TypeVar("_Message", PageView, Event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,10 @@ class Run:
     event_rate: float = 0.0  # events of all other topics together per second
     size: ShopSize = field(default_factory=ShopSize)
     faults: Faults = field(default_factory=Faults)
-    views_max: int | None = None  # malformed ones count, copies do not
+    past_days: float = 7.0
+    past_views: int = 0  # page views of the past, without copies
+    past_events: int = 0  # events of all other topics together, likewise
+    views_max: int | None = None  # malformed ones count; copies and those of the past do not
     orders_max: int | None = None  # those of the history do not count
     seconds_max: float | None = None  # of the timeline
 
@@ -149,20 +153,48 @@ def timeline(run: Run, shop: Shop | None) -> Iterator[Step]:
         plans.append(views(run, start=run.start, rate=run.rate))
     if run.event_rate > 0:
         plans.append(others(run))
+    plans.append(past(run))
     return _bounded(merge(*plans, key=lambda step: step.due_us), run)
+
+
+def past(run: Run) -> Iterator[PageView | Event]:
+    """Yield the messages of the days before the run's start, all due before it, in order of time. Pure."""
+    if not run.past_views and not run.past_events:
+        return
+    length_us = int(run.past_days * DAY)
+    chance = Random(f"{run.seed}/past")  # visitors of the past do not do what those of the run will
+    before = replace(
+        run,
+        seed=chance.getrandbits(32),
+        name=f"{run.name}-past",
+        start=run.start - timedelta(microseconds=length_us),
+        event_rate=run.past_events * SECOND / length_us,
+    )
+    plans: list[Iterable[PageView | Event]] = []
+    if run.past_views:
+        rate = run.past_views * SECOND / length_us
+        plans.append(_first(run.past_views, views(before, start=before.start, rate=rate)))
+    if run.past_events:
+        plans.append(_first(run.past_events, others(before)))
+    for step in merge(*plans, key=lambda step: step.due_us):
+        yield step._replace(due_us=step.due_us - length_us)
+
+
+def _first(count: int, sent: Iterable[_Message]) -> Iterator[_Message]:
+    """Yield so many, copies not counted."""
+    for one in sent:
+        if one.kind != "copy":
+            count -= 1
+            if count < 0:
+                return
+        yield one
 
 
 def backlog(run: Run, *, views_count: int, minutes: float) -> Iterator[PageView]:
     """Yield `views_count` page views of the `minutes` before the run's start. Pure."""
     rate = views_count / (minutes * 60)
     start = run.start - timedelta(microseconds=int(minutes * MINUTE))
-    left = views_count
-    for view in views(run, start=start, rate=rate):
-        if view.kind != "copy":
-            left -= 1
-            if left < 0:
-                return
-        yield view
+    yield from _first(views_count, views(run, start=start, rate=rate))
 
 
 def views(run: Run, *, start: datetime, rate: float) -> Iterator[PageView]:
@@ -196,18 +228,20 @@ def others(run: Run) -> Iterator[Event]:
 def perform(
     steps: Iterable[Step],
     *,
+    start: datetime,
     source: Source | None,
     topics: Topics | None,
     stopping: threading.Event,
     done: Callable[[Step], None],
     paced: bool = True,
 ) -> None:
-    """Do the steps when they are due (history, and all if not `paced`, at once) and report each; ends when stopped.
+    """Do the steps when they are due (the past, and all if not `paced`, at once) and report each; ends when stopped.
 
+    A message of the past, before `start`, tells Kafka that it came then; others come when they are sent.
     A pause (a broker or database away) is made up for afterwards: nothing is left out.
     Raises StackError when one of the two stays away.
     """
-    origin = time.monotonic()
+    origin, start_us = time.monotonic(), microseconds(start)
     for step in steps:
         early = step.due_us / SECOND - (time.monotonic() - origin) if paced else 0.0
         if early > 0.001:  # shorter than a sleep is exact
@@ -218,7 +252,8 @@ def perform(
             return
         if isinstance(step, PageView | Event):
             topic = step.topic if isinstance(step, Event) else TOPIC
-            if topics is None or not topics.send_to(topic, step.key, step.value):
+            came_us = start_us + step.due_us if step.due_us < 0 else None
+            if topics is None or not topics.send_to(topic, step.key, step.value, came_us=came_us):
                 return
         elif source is not None and not _applied(source, step, stopping):
             return
@@ -243,19 +278,19 @@ def _bounded(steps: Iterable[Step], run: Run) -> Iterator[Step]:
             return
         counted = _counted(step)
         if counted in left:
-            if left[counted] == 0:  # reached; the other bound is not
-                continue
+            if left[counted] == 0:
+                if run.seconds_max is None and not any(left.values()):
+                    return
+                continue  # the other bound is not reached
             left[counted] -= 1
         yield step
-        if left and run.seconds_max is None and not any(left.values()):
+        if left and run.seconds_max is None and step.due_us >= 0 and not any(left.values()):
             return
 
 
 def _counted(step: Step) -> str | None:
     match step:
-        case PageView(kind="copy"):
-            return None
-        case PageView():
+        case PageView(kind=kind, due_us=due_us) if kind != "copy" and due_us >= 0:
             return "views"
         case PlaceOrder(due_us=due_us) if due_us >= 0:
             return "orders"

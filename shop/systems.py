@@ -3,14 +3,14 @@
 python -m shop.systems
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from deltaworks.analyst import connect
-from deltaworks.cli.show import listing
+from deltaworks.cli.show import err, listing
 from deltaworks.errors import DeltaworksError
 from deltaworks.served import ask
 from deltaworks.settings import Settings
@@ -18,12 +18,16 @@ from deltaworks.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """A query that gives one row with one text; `served`: it asks the serving database."""
+    """A query that gives one row with one text.
+
+    `served`: it asks the serving database. `optional`: what it asks for may not be there.
+    """
 
     name: str
     tables: str
     sql: str
     served: bool = False
+    optional: bool = False
 
 
 SYSTEMS = (
@@ -168,8 +172,13 @@ SYSTEMS = (
             || (select count(distinct id) from notify.dead_letters) || ' among the dead letters'
             from notify.delivered""",
         served=True,
+        optional=True,
     ),
 )
+
+
+_CANNOT = "- ("
+"""A line that is not there begins so; the reason follows."""
 
 
 def lines(settings: Settings) -> list[dict[str, object]]:
@@ -183,16 +192,35 @@ def lines(settings: Settings) -> list[dict[str, object]]:
         return [{"system": one.name, "tables": one.tables, "found": _or_error(text, one)} for one in SYSTEMS]
 
 
+def silent(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Lines that say nothing: the table cannot be asked, or a null among the numbers makes the whole text null.
+
+    Nobody has to have been told: the programs that do it are started by themselves.
+    """
+    optional = {one.name for one in SYSTEMS if one.optional}
+    return [
+        line for line in told
+        if not line["found"] or (str(line["found"]).startswith(_CANNOT) and line["system"] not in optional)
+    ]  # fmt: skip
+
+
 def _or_error(text: Callable[[System], object], system: System) -> object:
     try:
         return text(system)
     except DeltaworksError as error:
-        return f"- ({error.finding})"
+        return f"{_CANNOT}{error.finding})"
 
 
 def main(*, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
-    """Print the lines."""
-    listing(lines(Settings.load()), title="Systems", as_json=as_json)
+    """Print the lines. Exit code 1 if one says nothing."""
+    told = lines(Settings.load())
+    listing(told, title="Systems", as_json=as_json)
+    found = silent(told)
+    for line in found:
+        finding = f"{line['system']}: {line['found'] or 'a number is null'}"
+        next_step = f'See with "deltaworks ledger" whether these have rows: {line["tables"]}'
+        err.print(f"{finding}. {next_step}", style="red", soft_wrap=True, markup=False)
+    raise typer.Exit(1 if found else 0)
 
 
 if __name__ == "__main__":

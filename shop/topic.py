@@ -68,14 +68,17 @@ class Topics:
         else:
             self._producer.flush(5)
 
-    def send_to(self, topic: str, key: bytes, value: bytes) -> bool:
+    def send_to(self, topic: str, key: bytes, value: bytes, *, came_us: int | None = None) -> bool:
         """Queue a message, waiting while the queue is full; False if the simulator was stopped before there was room.
 
+        `came_us` is when it came, in microseconds since 1970 (Kafka keeps milliseconds); default: now. A topic takes
+        that from its producers with message.timestamp.type=CreateTime only; else it is the broker's time.
         Raises StackError when a message that was queued earlier could not be delivered.
         """
+        came = 0 if came_us is None else came_us // 1_000  # 0: now
         while True:
             try:
-                self._producer.produce(topic, value, key)
+                self._producer.produce(topic, value, key, timestamp=came)
             except BufferError:
                 self._producer.poll(0.05)
                 self._raise_failure()

@@ -57,7 +57,12 @@ _AFTER_TEN_MINUTES_US = (11 * MINUTE, 20 * MINUTE)
 _BETWEEN_REQUESTS_US = (SECOND // 10, SECOND // 2)
 
 _CLICKED, _CLICKED_AGAIN = 0.5, 0.2  # shares of searches, and of clicked ones
-_TERMS = ("lamp", "kettle", "blue mug", "novel", "atlas", "spade", "drum", "puzzle", "käsemesser", "茶碗")
+_THINGS = ("lamp", "kettle", "mug", "novel", "atlas", "spade", "drum", "puzzle", "käsemesser", "茶碗")
+_SORTS = (
+    "", "big ", "black ", "blue ", "cheap ", "green ", "light ", "new ",
+    "old ", "red ", "round ", "small ", "soft ", "strong ", "used ", "white ",
+)  # fmt: skip
+_TERMS = tuple(f"{sort}{thing}" for sort in _SORTS for thing in _THINGS)
 _ADS, _AD_CLICKED, _BOUGHT = 8, 0.4, 0.4  # advertisements; shares of impressions, and of clicks on them
 _PROGRAMS = ("crawler", "partner-feed", "shop-app")
 _BY_PROGRAM, _BURST = 0.2, 0.03  # shares of requests (a burst counts once)

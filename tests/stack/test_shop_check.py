@@ -53,7 +53,15 @@ def still() -> Iterator[Settings]:
             Source(settings.source_dsn("shop"), stopping=stopping) as source,
         ):
             steps = timeline(RUN, source.state())
-            perform(steps, source=source, topics=topics, stopping=stopping, done=lambda _: None, paced=False)
+            perform(
+                steps,
+                start=RUN.start,
+                source=source,
+                topics=topics,
+                stopping=stopping,
+                done=lambda _: None,
+                paced=False,
+            )
         yield settings
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from deltaworks.local import stack as local_stack
 from deltaworks.settings import ROOT, Settings
 from shop.events import TOPICS
 from shop.evidence import TopicLog, make_page_views, open_database, parse_page_views
-from shop.topic import QUEUE_MESSAGES_MAX, Topics
+from shop.topic import QUEUE_MESSAGES_MAX, TOPIC, Topics
+from tests.producers_time import producers_time
 from tests.running_stack import START_SECONDS_MAX, part, wait_until
 
 StartParts = Callable[..., Settings]
@@ -125,6 +127,39 @@ def test_a_backlog_is_made_without_the_database(services: Settings, tmp_path: Pa
     assert totals["views_sent"] == len(seen) == seen.total() == 50_000
     assert totals["orders_placed"] == 0
     assert messages_in(services) == before
+
+
+def test_the_past_came_then(services: Settings, tmp_path: Path) -> None:
+    """Topics that believe it have the time of then for a message of the past, and of its sending for the run's."""
+    run, began = uuid.uuid4().hex, datetime.now(UTC)
+    rates = ("--rate", "50", "--order-rate", "0", "--event-rate", "0", "--seconds", "1")
+
+    with producers_time(services, [TOPIC, *TOPICS]):
+        totals = ended(
+            started(services, "--run", run, *rates, "--past-days", "2", "--past-views", "960", "--past-events", "480")
+        )
+
+    assert totals["views_sent"] == 50 + 960
+    assert sum(sent["sent"] for sent in totals["events"].values()) == 480
+    wanted = {"page_views": 960} | {topic: sent["sent"] for topic, sent in totals["events"].items()}
+    for topic, count in wanted.items():
+        past, live = (came_of(services, topic, name, tmp_path) for name in (f"{run}-past", run))
+        assert len(past) == count, topic
+        assert past[0] >= began - timedelta(days=2), topic
+        assert past[-1] - past[0] > timedelta(days=1), topic
+        assert len(live) == (50 if topic == "page_views" else 0), topic
+        assert all(came >= began for came in live), topic
+
+
+def came_of(settings: Settings, topic: str, run: str, folder: Path) -> list[datetime]:
+    """When the messages of a run came in, as Kafka has it, in order."""
+    with open_database(folder) as database:
+        log = TopicLog(database, bootstrap=settings.kafka, topic=topic, table="log")
+        for _ in log.read():  # each piece is in the table
+            pass
+        log.close()
+        query = "select timestamp from log where regexp_matches(value::varchar, ?) order by timestamp"
+        return [came for (came,) in database.execute(query, [f"{run}-[0-9]+"]).fetchall()]
 
 
 def test_other_events_can_be_sent_alone_or_left_out(services: Settings) -> None:

@@ -7,11 +7,12 @@ from itertools import islice
 
 import pytest
 
+from shop.clock import DAY
 from shop.events import TOPICS, Event
-from shop.faults import Faults
+from shop.faults import LATE_US, Faults
 from shop.orders import PlaceOrder, Shop, ShopSize
 from shop.page_views import PageView
-from shop.simulator import Run, Step, Tally, backlog, timeline
+from shop.simulator import Run, Step, Tally, backlog, past, timeline
 from shop.wellformed import page_view
 
 RUN = Run(
@@ -159,3 +160,43 @@ def test_a_backlog_has_its_number_of_views_in_the_minutes_before_the_start() -> 
     assert min(times) == RUN.start - timedelta(minutes=10)
     assert max(times) < RUN.start
     assert len(views) > 10_500
+
+
+PAST = replace(RUN, past_days=2, past_views=3_000, past_events=6_000)
+
+
+def test_a_past_is_spread_over_its_days_and_ends_at_the_start() -> None:
+    """So many of both, evenly; late ones and those out of order are among them; no view's id is one of the run's."""
+    steps = list(past(PAST))
+
+    sent = [step for step in steps if step.kind != "copy"]
+    assert Counter(type(step) for step in sent) == {PageView: 3_000, Event: 6_000}
+    assert {step.topic for step in sent if isinstance(step, Event)} == set(TOPICS)
+    assert {step.kind for step in steps} == {"view", "event", "copy", "late", "out_of_order", "malformed"}
+    assert [step.due_us for step in steps] == sorted(step.due_us for step in steps)
+    assert -2 * DAY <= steps[0].due_us < steps[-1].due_us < 0
+    assert len({step.due_us // (2 * DAY // 1_000) for step in sent}) == 1_000
+    views = [view for step in sent if (view := page_view(step.value)) is not None]
+    assert min(view.event_time for view in views) >= RUN.start - timedelta(days=2, microseconds=LATE_US[1])
+    assert max(view.event_time for view in views) < RUN.start
+    assert {view.event_id.rpartition("-")[0] for view in views} == {"r-past"}
+
+
+def test_a_past_changes_nothing_that_comes_after_it() -> None:
+    """Each plan has its own source of chance, and what is past counts for no bound."""
+    run = replace(RUN, event_rate=30, views_max=500, orders_max=60)
+
+    alone = list(timeline(run, Shop()))
+    together = list(timeline(replace(run, past_views=700, past_events=900), Shop()))
+
+    before = [step for step in together if isinstance(step, PageView | Event) and step.due_us < 0]
+    assert Counter(type(step) for step in before if step.kind != "copy") == {PageView: 700, Event: 900}
+    assert [step for step in together if not isinstance(step, PageView | Event) or step.due_us >= 0] == alone
+
+
+def test_bounds_are_for_what_comes_after_the_past() -> None:
+    """A run of no views still has all of its past."""
+    steps = list(timeline(replace(RUN, views_max=0, past_views=300, faults=Faults()), None))
+
+    assert sum(step.kind != "copy" for step in steps if isinstance(step, PageView) and step.due_us < 0) == 300
+    assert not [step for step in steps if isinstance(step, PageView) and step.kind != "copy" and step.due_us >= 0]
