@@ -42,6 +42,8 @@ from deltaworks.settings import Settings
 
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
+WAIT_SECONDS_MAX = 1.0  # for the end of a batch, before the loop looks whether the app is still ours
+ORDERS_SHARE = 0.25  # of the time that the last batch took: so long orders may hold up the next one
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
@@ -63,6 +65,8 @@ class Driver:
         self.lock = threading.Lock()
         self.stopping = False
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
+        self._batch_seconds = 0.0  # what the last batch took
+        self._batches_seen = 0  # how many there had been when nothing ran for the last time
         self._requeued = False  # whether the orders that died with an older owner are queued again
         self._away_since: float | None = None  # when the control store was first found away
         self._told_at = 0.0
@@ -208,11 +212,13 @@ class Driver:
         with self.lock:
             if self.stopping or self.failure is not None:
                 return  # the batch comes again after the next start: positions have not moved
+            began = time.monotonic()
             try:
                 self.flow.micro_batch(batch)
             except BaseException as error:  # a panic in delta-rs is no Exception
                 self.failure = error
                 raise
+            self._batch_seconds = time.monotonic() - began
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> None:
         while True:
@@ -243,16 +249,25 @@ class Driver:
             raise self.heart.lost
 
     def _between_batches(self, spark: SparkSession) -> None:
-        """What is to be done while no batch runs: tables that are behind go on, idle ones settle, commands."""
-        if not self.lock.acquire(blocking=False):
+        """What is to be done while no batch runs: tables that are behind go on, idle ones settle, commands.
+
+        Where batches take longer than they are to be apart, the next one begins a moment after one ends: who only tried
+        whether the lock is free would hardly ever get it, and the small files that every batch reads would pile up.
+        """
+        if not self.lock.acquire(timeout=WAIT_SECONDS_MAX):
             return
         try:
             if self.failure is not None:  # the query is about to say so
                 return
-            if self.flow.behind():
+            # while batches come, who is behind has had a slice in each: another one here would hold up the next batch
+            seen, self._batches_seen = self._batches_seen, self.flow.pulse.batches
+            if seen == self._batches_seen and self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
-            self._obey(spark)
+            until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
+            # an order that waits for a table's turn would wait here in vain
+            while self._obey(spark) and time.monotonic() < until and not self.flow.behind():
+                pass
         except BaseException as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise

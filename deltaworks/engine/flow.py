@@ -178,13 +178,13 @@ class Flow:
                 raise DeclarationError(declared.name, f"cannot be kept as {kept}", 'Run "deltaworks table check"')
 
     def _input(self, declared: Declared, schema: pa.Schema) -> Input:
-        followed = declared.copied or any(
-            isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name)
-        )
+        views = sum(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
+        followed = declared.copied or views > 0
         partition = partition_of(declared, schema)
         addable = _addable(declared)
         return Input(
-            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable)
+            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable),
+            shared=views > 1,
         )
 
     def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
@@ -342,9 +342,13 @@ class Flow:
         order = sorted(range(len(self.writers)), key=lambda at: self.writers[at].declared.name in last)
         for at in order:
             self._take(at, spark, committer)
-        for source in self.inputs.values():
-            source.fresh = None
+        self._forget_fresh()
         return self.behind()
+
+    def _forget_fresh(self) -> None:
+        """What a turn has of its inputs in memory is for that turn."""
+        for source in self.inputs.values():
+            source.fresh = source.shown = None
 
     def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
         """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""
@@ -414,6 +418,7 @@ class Flow:
                 self._failed(name, error, "what it left out", command)
                 raise
             self._note(writer, Turn(table=name, counts=counts))
+            self._forget_fresh()
             yield {"done": min(at + TRIED_AT_ONCE, len(wanted)), "total": len(wanted)}
         left = self.inputs[name].table.entry.position.unfit
         still_refused = sum(cause in (None, one.error) for one in left)
@@ -511,17 +516,20 @@ class Flow:
             yield progress
 
     def take_slice(self, name: str, spark: SparkSession | None) -> None:
-        """Let one table alone take its slice, as in a turn; bronze and the tables of the engine have none to take."""
-        for at, one in enumerate(self.writers):
-            if one.declared.name == name:
-                self._take(at, spark, self._committer(spark))
-        for source in self.inputs.values():
-            source.fresh = None
+        """Let one table alone take its slice, as in a turn; bronze and the tables of the engine have none to take.
 
-    def expire(self, name: str, *, command: int) -> Steps:
+        Without Spark nothing is computed by a transform.
+        """
+        for at, one in enumerate(self.writers):
+            if one.declared.name == name and (spark is not None or not isinstance(one, Computed)):
+                self._take(at, spark, self._committer(spark))
+        self._forget_fresh()
+
+    def expire(self, name: str, *, command: int, spark: SparkSession | None) -> Steps:
         """Delete the rows of a table that are older than it keeps them; nothing where less than a day of them is.
 
-        What is computed from them has taken them by then, and has deleted its own.
+        What is computed from them has taken them by then, and has deleted its own. Raises CommandError where an owner
+        without Spark would wait for that in vain.
         """
         declared, table = self.catalog[name], self.inputs[name].table
         if declared.table.keep_days is None or not expires(declared):
@@ -532,8 +540,12 @@ class Flow:
             over = self._over(name)
             for one in (name, *(writer.declared.name for writer in over)):
                 self._refuse_set_aside(one, command)
-            if not any(writer.behind() for writer in over):
+            behind = [writer.declared.name for writer in over if writer.behind()]
+            if not behind:
                 break
+            if spark is None:
+                finding = f"what is computed from {name} is behind ({', '.join(behind)}), and this owner has no Spark"
+                raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
             yield {"expired": 0}
         events = [name] if isinstance(declared.table.kept_as, Append) else declared.inputs
         before = kept_from(
@@ -605,8 +617,7 @@ class Flow:
             writer.release(self._committer(None))
         self.detached.recovered(name)
         self.inputs[name].in_vain = None
-        for source in self.inputs.values():
-            source.fresh = None
+        self._forget_fresh()
 
     def side(self, name: str, suffix: str) -> OwnedTable | None:
         """The table beside a table, made now where it is one that most tables never need; None if it has none."""

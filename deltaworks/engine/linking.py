@@ -52,5 +52,16 @@ def link_table(held: Held, lake: Path) -> None:
         for name in held.files():
             link_file(held.path / name, to / name)
     except FileNotFoundError:
-        finding = f"files of its version {held.version} were deleted"
-        raise LakeError(held.name, finding, f'Run it again, or "deltaworks rebuild {held.name}"') from None
+        raise _deleted(held) from None
+
+
+def refuse_deleted(held: Held) -> None:
+    """Raise LakeError where files of a table's version are gone, as linking it would."""
+    if not held.is_whole(held.delta):
+        raise _deleted(held)
+
+
+def _deleted(held: Held) -> LakeError:
+    finding = f"files of its version {held.version} were deleted"
+    table, _, _ = held.name.partition("__")  # what stands beside a table is made anew with it
+    return LakeError(held.name, finding, f'Name a later version, or run "deltaworks rebuild {table}"')

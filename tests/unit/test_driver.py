@@ -1,7 +1,11 @@
 """The driver's own loop: Spark calls nobody while nothing arrives."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,12 +13,17 @@ from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
+from deltaworks.engine.flow import Pulse
 from deltaworks.errors import ControlError
 from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
 from tests.scratch_postgres import ScratchPostgres
 from tests.shop_rows import change, order
 from tests.unit.launching import scratch_project
+
+BATCH_SECONDS = 0.3  # a batch that does nothing but take time
+GAP_SECONDS = 0.05  # Spark writes down how far it is
+LOOKS_MAX = 50  # a tenth of them is enough; who does not wait for the end of a batch looks so often in vain
 
 
 class Quiet:
@@ -32,6 +41,13 @@ class Quiet:
 
     def exception(self) -> None:
         """Say that it ended well."""
+
+
+def changes_driver(folder: Path) -> Driver:
+    """A driver that has opened nothing."""
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "deltaworks").write_text("sesame")
+    return Driver(app="changes", settings=Settings.load(ROOT / "tests" / "changes", environment={}, data=folder))
 
 
 def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
@@ -68,14 +84,82 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             driver.ownership.give_back()
 
 
+def test_orders_have_their_turn_between_batches_that_follow_each_other(
+    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is there as soon as one ends: all the same something is done of what was ordered."""
+    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+        driver = Driver(app="changes", settings=settings.changed(project=ROOT / "tests" / "changes"))
+        with driver.store as store:
+            store.declare_apps(["changes"])
+            driver.ownership.take()
+            flow, nobody, ended = driver._open(), None, threading.Event()
+            monkeypatch.setattr(flow, "micro_batch", lambda _: time.sleep(BATCH_SECONDS))
+            about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
+            orders = [
+                store.send(table=name, kind="compact", **about)  # type: ignore[arg-type]  # as named
+                for name in ("bronze.changes", "silver.documents", "silver.pairs", "silver.plain", "silver.wide")
+            ]
+
+            def work() -> None:
+                while not ended.is_set():
+                    driver._on_batch(nobody, 0)  # type: ignore[arg-type]  # nothing looks at it
+                    time.sleep(GAP_SECONDS)
+
+            with ThreadPoolExecutor(max_workers=1) as spark:
+                working, looked = spark.submit(work), 0
+                try:
+                    while looked < LOOKS_MAX and not all(store.command(number).finished for number in orders):
+                        driver._between_batches(nobody)  # type: ignore[arg-type]  # none of these orders needs it
+                        looked += 1
+                finally:
+                    ended.set()
+                working.result(timeout=30)
+
+            assert [store.command(number).state for number in orders] == ["done"] * len(orders)
+            driver.ownership.give_back()
+
+
+@pytest.mark.parametrize(("behind_after", "steps"), [(None, 10), (3, 3)])
+def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind_after: int | None, steps: int
+) -> None:
+    """And no longer than until a table has something to take, which may be what the order waits for."""
+    driver, now, done, turns = changes_driver(tmp_path), 0.0, 0, 0
+
+    def obey(_: object) -> bool:
+        nonlocal now, done
+        now, done = now + 1, done + 1
+        return True
+
+    def turn(_: object) -> None:
+        nonlocal turns
+        turns += 1
+
+    flow: Any = SimpleNamespace(
+        pulse=Pulse(batches=7), behind=lambda: behind_after is not None and done >= behind_after, turn=turn,
+        settle=lambda **_: None,
+    )  # fmt: skip
+    driver.flow, driver._batch_seconds = flow, 40.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(driver, "_obey", obey)
+
+    driver._between_batches(None)  # type: ignore[arg-type]  # nothing looks at it
+    first = done, turns
+    driver._between_batches(None)  # type: ignore[arg-type]  # as above
+    second = turns
+    flow.pulse.batches += 1
+    driver._between_batches(None)  # type: ignore[arg-type]  # as above
+
+    assert first == (steps, 0)
+    assert (second, turns) == ((0, 0) if behind_after is None else (1, 1))  # none more once a batch has come
+
+
 def test_control_store_that_is_away_is_told_once_in_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The loop asks four times a second: a warning each time would fill the disk. Its return is told too."""
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "deltaworks").write_text("sesame")
-    settings = Settings.load(ROOT / "tests" / "changes", environment={}, data=tmp_path)
-    driver, now, away = Driver(app="changes", settings=settings), 0.0, True
+    driver, now, away = changes_driver(tmp_path), 0.0, True
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def question() -> str:

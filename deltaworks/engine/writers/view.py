@@ -29,8 +29,12 @@ from deltaworks.engine.writers.fitting import (
     places_as_keys,
 )
 from deltaworks.engine.writers.replacing import only, replace_keys, semi
-from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
+from deltaworks.engine.writers.writer import Input, Progress, Shown, Turn, code_of, frame, suite_of
 from deltaworks.errors import LakeError
+
+SHARED = 16
+"""An input of several views is kept for the turn where it is at most this part of what may be in memory: so may be
+others at the same time."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class ViewWriter:
         if touched.no_key and not touched.parts:
             self.progress.remember(counts)
             return counts
-        inputs = {s.table.name: _present(spark, s.table, committer.arrow_bytes_max) for s in self.sources}
+        inputs = {s.table.name: _present(spark, s, committer.arrow_bytes_max) for s in self.sources}
         computed = self.transform(**by_short_name(inputs)).select(*self.table.schema.names)
         if touched.parts:
             touched = self._whole(touched, computed, committer.arrow_bytes_max)
@@ -304,7 +308,14 @@ def _changes_by_spark(spark: SparkSession, table: OwnedTable, after: int, names:
     )
 
 
-def _present(spark: SparkSession, table: OwnedTable, bytes_max: int) -> DataFrame:
-    """The input as of the version that this batch reads, without the engine's columns."""
+def _present(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
+    """The input as of the version that this batch reads, without the engine's columns; a small one is read once."""
+    table, shown = source.table, source.shown
+    if shown is not None and (shown.version, shown.spark) == (table.version, spark):
+        return shown.rows
     names = [name for name in table.schema.names if not name.startswith("_")]
-    return frame(spark, present(spark, table, bytes_max, names))
+    rows = present(spark, table, bytes_max, names)
+    made = frame(spark, rows)
+    if source.shared and isinstance(rows, pa.Table) and rows.nbytes <= bytes_max // SHARED:
+        source.shown = Shown(version=table.version, spark=spark, rows=made)
+    return made

@@ -41,12 +41,26 @@ class InVain:
     error: LakeError | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """All that is in a version of a table, without the engine's columns, as a DataFrame of this session."""
+
+    version: int
+    spark: SparkSession
+    rows: DataFrame
+
+
 @dataclass(kw_only=True)
 class Input:
-    """A table that others read, with its fresh rows if it has any; it stays when its writer is made anew."""
+    """A table that others read, with what this turn has of it: its fresh rows, and all of it if that is small.
+
+    `shared`: by more than one view, so it is worth to keep what one has read. It stays when its writer is made anew.
+    """
 
     table: OwnedTable
+    shared: bool = False
     fresh: Fresh | None = None
+    shown: Shown | None = None
     in_vain: InVain | None = None
 
 
