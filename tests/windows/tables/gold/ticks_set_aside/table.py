@@ -1,0 +1,16 @@
+"""Ticks per minute. One that is older than the newest of the batches before is set aside."""
+
+from deltaworks.words import Column, Table, add, aggregate, minutes, side_output
+
+TABLE = Table(
+    app="windows",
+    reads="silver.ticks",
+    kept_as=aggregate(keys=("minute",), combine={"ticks": add}),
+    late=side_output(after=minutes(0)),
+    columns=(
+        Column("minute", "timestamp", null=False, doc="Begin of the minute, UTC."),
+        Column("ticks", "bigint", null=False, doc="How many it has."),
+    ),
+    event_time="minute",
+    owner="tests",
+)
