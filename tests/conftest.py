@@ -12,7 +12,7 @@ LONG = (
     "spark/test_walks.py", "spark/test_differential.py", "spark/test_stateful.py", "spark/test_latest.py",
     "spark/test_history.py", "spark/test_late_apply.py", "stack/test_slice.py", "stack/test_quarantine.py",
     "stack/test_topics.py", "stack/test_zombie.py", "stack/test_changes.py", "stack/test_local_stack.py",
-    "stack/test_notify.py",
+    "stack/test_notify.py", "stack/test_compute_again.py",
 )  # fmt: skip
 """Files that take minutes: they begin first, so that the processes of a group end together."""
 

@@ -40,7 +40,8 @@ class Intruder:
 
     def update(self, column: str, value: str, where: str) -> None:
         """Change values."""
-        self.delta.update({column: value}, predicate=where, commit_properties=self._copied())
+        met = self.delta.update({column: value}, predicate=where, commit_properties=self._copied())
+        assert met["num_updated_rows"] >= 1
 
     def rewrite(self, entry: Entry) -> None:
         """Put another entry into the last commit."""

@@ -1,6 +1,6 @@
 """`deltaworks chaos list | run`: break the local stack on purpose, and see that it comes back right."""
 
-from random import Random, SystemRandom
+from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deltaworks.catalog import Catalog
     from deltaworks.cli.recovery import Recovery
     from deltaworks.control import Store
-    from deltaworks.local.chaos.fault import Fault
+    from deltaworks.local.chaos.fault import Fault, Scene
 
 _AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
@@ -53,8 +53,7 @@ def run(
 
     The same seed draws the same again. Exit code 1 if something is found.
     """
-    from deltaworks import catalog
-    from deltaworks.cli.recovery import recover, scene_of, with_taken
+    from deltaworks.cli.recovery import recover, with_taken
     from deltaworks.control import Store
     from deltaworks.local import stack
     from deltaworks.local.chaos.faults import fault
@@ -69,17 +68,12 @@ def run(
             "local stack", "does not run here, and nothing else is broken on purpose", 'Run "deltaworks up"'
         )
     seed = SystemRandom().randrange(2**32) if seed is None else seed
-    chance = Random(seed)  # noqa: S311  # a drill that can be repeated, no secret
     with Store(loaded.control_dsn(), application="deltaworks chaos") as store:
         running = _running(loaded, store)
-        app = app or chance.choice(running)
-        if app not in running:
-            raise StackError(f"app {app}", "does not run", f"Those that do: {', '.join(running)}")
-        topic = topic or chance.choice(_topics(catalog.load(loaded.project), app))
-        scene = scene_of(loaded, store, chance=chance, app=app, topic=topic, say=_say)
+        scene = _scene(loaded, store, one, seed=seed, running=running, app=app, topic=topic)
         if why := one.missing(scene):
             raise StackError(one.name, f"cannot be done here: {why}", "Choose another: deltaworks chaos list")
-        _say(f"seed {seed}, app {app}, topic {topic}: {one.does}")
+        _say(f"seed {seed}, app {scene.app}, topic {scene.topic}: {one.does}")
         if not yes:
             typer.confirm(f"Do this to the stack in {loaded.data}?", abort=True)
         lost = with_taken(_lost(loaded, running), one.inflict(scene))
@@ -97,6 +91,21 @@ def _running(loaded: Settings, store: "Store") -> list[str]:
     if why := not_well(loaded, store, wanted):
         raise StackError("local stack", f"is not well before the fault: {why}", 'Run "deltaworks doctor"')
     return sorted(wanted)
+
+
+def _scene(
+    loaded: Settings, store: "Store", one: "Fault", *, seed: int, running: list[str], app: str | None, topic: str | None
+) -> "Scene":
+    """Draw the app and the topic unless they are given; what the fault draws is the same either way."""
+    from deltaworks import catalog
+    from deltaworks.cli.recovery import scene_of
+    from deltaworks.local.chaos.fault import chance_of
+
+    app = app or chance_of("app", seed).choice(running)
+    if app not in running:
+        raise StackError(f"app {app}", "does not run", f"Those that do: {', '.join(running)}")
+    topic = topic or chance_of("topic", seed).choice(_topics(catalog.load(loaded.project), app))
+    return scene_of(loaded, store, chance=chance_of(one.name, seed), app=app, topic=topic, say=_say)
 
 
 def _topics(found: "Catalog", app: str) -> list[str]:

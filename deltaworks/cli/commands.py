@@ -47,11 +47,16 @@ def compact(
         bool, typer.Option("--by-debt", help="Only where there are many small files, a part of the table at a time.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    timeout: _Timeout = None,
     by: By = None,
     reason: Reason = ASKED,
 ) -> None:
     """Have the owner of a table turn many small files into few. Exit code 1 if it fails."""
-    order(table, kind="compact", arguments={"by_debt": by_debt}, by=by, reason=reason, wait=wait)
+    if timeout is not None and not by_debt:
+        raise typer.BadParameter("goes with --by-debt only: without it all is one step", param_hint="--timeout")
+    order(
+        table, kind="compact", arguments={"by_debt": by_debt}, by=by, reason=reason, wait=wait, timeout=timeout
+    )  # fmt: skip
 
 
 def vacuum(
@@ -76,6 +81,7 @@ def expire(
     table: Annotated[str, typer.Argument(help="Name of the table, such as silver.page_views.")],
     *,
     wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    timeout: _Timeout = None,
     by: By = None,
     reason: Reason = ASKED,
 ) -> None:
@@ -83,7 +89,7 @@ def expire(
 
     What is computed from a table goes first. Nothing comes back: bronze has it still, a rebuild leaves it out.
     """
-    order(table, kind="expire", arguments={}, by=by, reason=reason, wait=wait)
+    order(table, kind="expire", arguments={}, by=by, reason=reason, wait=wait, timeout=timeout)
 
 
 def order(
@@ -139,14 +145,17 @@ def listed(
         if app is not None:
             store.app(app)  # raises, with the nearest name
         found = store.commands(app, state, limit)  # type: ignore[arg-type]  # checked above
-    names = ("id", "app", "table_name", "kind", "state", "requested_by", "reason", "requested_at", "finished_at")
+    names = (
+        "id", "app", "table_name", "kind", "arguments", "state", "requested_by", "reason", "requested_at",
+        "finished_at",
+    )  # fmt: skip
     rows = [{name: getattr(one, name) for name in names} for one in found]
     if not as_json:  # what fits a terminal; `commands show` has the rest
         rows = [
             {
                 "id": one.id,
                 "table": one.table_name or one.app,
-                "kind": one.kind,
+                "kind": _kind(one),
                 "state": one.state,
                 "by": one.requested_by,
                 "asked for": one.requested_at,
@@ -154,6 +163,12 @@ def listed(
             for one in found
         ]
     show.listing(rows, title="commands", as_json=as_json, empty="none")
+
+
+def _kind(command: "Command") -> str:
+    """Of a publication also what made the tables; orders of before do not tell."""
+    what = command.arguments.get("what")
+    return command.kind if what is None else f"{command.kind} ({what})"
 
 
 def shown(number: _Number, *, as_json: _AsJson = False) -> None:
@@ -174,10 +189,10 @@ def shown(number: _Number, *, as_json: _AsJson = False) -> None:
     show.listing(rows, title=f"command {number}", as_json=False)
 
 
-def cancel(number: _Number, *, by: By = None) -> None:
+def cancel(number: _Number, *, by: By = None, reason: Reason = ASKED) -> None:
     """Withdraw a command; one that runs ends after the step that it is in, and what it has done stays."""
     with _store() as store:
-        found = store.cancel(number, by=by or user())
+        found = store.cancel(number, by=by or user(), reason=reason)
     _say(f"command {number} {'is cancelled' if found.finished else 'ends after the step that it is in'}")
 
 
@@ -277,7 +292,9 @@ def told(command: "Command") -> None:
     if command.state == "done":
         _say("  ".join([f"{what}: done{took}", *_facts(command.result or {})]))
         return
-    show.err.print(f"{what}: {command.state}{took}. {command.error or ''}".rstrip(), markup=False, soft_wrap=True)
+    withdrawn = ": ".join(filter(None, (command.cancelled_by and f"By {command.cancelled_by}", command.cancel_reason)))
+    why = command.error or withdrawn
+    show.err.print(f"{what}: {command.state}{took}. {why}".rstrip(), markup=False, soft_wrap=True)
     raise typer.Exit(1)
 
 

@@ -4,7 +4,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -74,7 +74,7 @@ def rebuild(
         _say(f"computed again: {', '.join(staged.tables)}")
         return True
 
-    _publish(now, name, lay_out, by=by, reason=reason)
+    _publish(now, name, lay_out, what={"what": "rebuild"}, by=by, reason=reason)
 
 
 def _restore(declared: "Declared", now: Settings, into: str) -> None:
@@ -121,7 +121,8 @@ def backfill(
         _say(f"to be published: {', '.join(made.staged.tables)}")
         return True
 
-    _publish(now, name, lay_out, by=by, reason=reason)
+    what = {"what": "backfill", "from": first.isoformat(), "to": last.isoformat()}
+    _publish(now, name, lay_out, what=what, by=by, reason=reason)
 
 
 def rewind(
@@ -142,7 +143,8 @@ def rewind(
     now = settings()
     found = catalog.load(now.project)
     version = int(to) if to.isdigit() else moment(to, option="--to")
-    _go_back(now, found, found[table].name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
+    what = {"what": "rewind"}
+    _go_back(now, found, found[table].name, version, what=what, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
 
 def replay(
@@ -175,7 +177,8 @@ def replay(
     found = catalog.load(now.project)
     name = found[table].name
     version = before(name, catalog=found, lake=now.lake, since=since)
-    _go_back(now, found, name, version, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
+    what = {"what": "replay", "since": from_offset if isinstance(since, tuple) else since.isoformat()}
+    _go_back(now, found, name, version, what=what, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
 
 def _go_back(
@@ -184,17 +187,23 @@ def _go_back(
     name: str,
     to: int | datetime,
     *,
+    what: Mapping[str, object],
     dry_run: bool,
     as_json: bool,
     by: str | None,
     reason: str,
 ) -> None:
+    from deltaworks.engine.publish import behind_topics
     from deltaworks.engine.rewind import plan, stage
 
     past = plan(name, catalog=found, lake=now.lake, to=to)
+    back = {one.table for one in past}
     rows = [
         {"table": one.table, "from version": one.newest, "to version": one.version, "committed at": one.at,
-         "rows to take again": one.again, "orders undone": ", ".join(map(str, one.undone)) or None} for one in past
+         "rows to take again": one.again, "orders undone": ", ".join(map(str, one.undone)) or None,
+         "copies": ", ".join(_copies(found[one.table])) or None,
+         "topic read by": ", ".join(name for name in behind_topics(found, [one.table]) if name not in back) or None}
+        for one in past
     ]  # fmt: skip
     show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=as_json)
 
@@ -204,7 +213,17 @@ def _go_back(
 
     if not dry_run:
         # what was ordered meanwhile is to be seen in the list first
-        _publish(now, name, lay_out, by=by, reason=reason, tries=1)
+        _publish(
+            now, name, lay_out, what={**what, "to_version": past[0].version}, by=by, reason=reason, tries=1
+        )  # fmt: skip
+
+
+def _copies(declared: "Declared") -> Iterator[str]:
+    """Where its rows are beside the lake, and follow."""
+    if declared.table.serves is not None:
+        yield "postgres"
+    if declared.table.publishes is not None:
+        yield f"topic {declared.table.publishes.topic}"
 
 
 def record(text: str, *, option: str) -> tuple[str, int, int]:
@@ -241,11 +260,13 @@ class Staging:
 
 
 def _publish(
-    now: Settings, name: str, lay_out: Callable[[Path], bool], *, by: str | None, reason: str, tries: int = _TRIES
-) -> None:
+    now: Settings, name: str, lay_out: Callable[[Path], bool], *, what: Mapping[str, object], by: str | None,
+    reason: str, tries: int = _TRIES,
+) -> None:  # fmt: skip
     """Lay tables out in a folder and have them published; once more where another order was faster.
 
-    `lay_out` says whether there is anything to publish.
+    `lay_out` says whether there is anything to publish; `what`, which command it is for, goes into the order for those
+    who look at it: its owner needs only the folder.
     """
     from deltaworks.cli.commands import ordered, told
     from deltaworks.engine.publish import SINCE
@@ -254,7 +275,7 @@ def _publish(
         with staging(now) as staged:
             if not lay_out(staged.folder):
                 return
-            arguments = {"folder": staged.folder.name}
+            arguments = {**what, "folder": staged.folder.name}
             ended = ordered(name, kind="publish", arguments=arguments, by=by, reason=reason, sent=staged.is_ordered)
             staged.ordered = False
         assert ended is not None, "it was waited for"

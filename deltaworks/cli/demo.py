@@ -59,10 +59,13 @@ def demo(
     _settled(now, clock)
     equal = _checked(now, clock)
     _report(now)  # before new rows come: it shows what was just compared
-    _systems(now)
+    told = _systems(now)
     _left_running(now, clock)
     if not equal:
         raise typer.Exit(1)
+    if not told:
+        finding = "not each has a line with its numbers, see above"
+        raise StackError("the shop's systems", finding, 'Run ".venv/spark/bin/python -m shop.systems"')
 
 
 class Clock:
@@ -232,12 +235,15 @@ def _report(now: Settings) -> None:
     show.out.print(f"\nnewest minute in gold: {newest:%Y-%m-%d %H:%M} UTC\n")
 
 
-def _systems(now: Settings) -> None:
-    """A line per system of the shop, with numbers from its tables."""
+def _systems(now: Settings) -> bool:
+    """A line per system of the shop, with numbers from its tables; whether each has one."""
     done = subprocess.run(
         [str(now.spark_python), "-m", "shop.systems"], env=now.inherited(), check=False, capture_output=True, text=True
     )
-    show.out.print(done.stdout.rstrip() or done.stderr.rstrip(), markup=False, soft_wrap=True)
+    show.out.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
+    if done.returncode != 0:
+        show.err.print(done.stderr.rstrip(), style="red", markup=False, soft_wrap=True)
+    return done.returncode == 0
 
 
 def _ledger(now: Settings) -> "Ledger":

@@ -35,6 +35,7 @@ class Command:
     finished_at: datetime | None
     timeout_seconds: float | None = None
     cancelled_by: str | None = None
+    cancel_reason: str | None = None
     cancel_asked_at: datetime | None = None
 
     @property
@@ -46,7 +47,8 @@ class Command:
 _COMMAND = Shape(
     Command,
     """commands.id, commands.app, table_name, kind, arguments, state, commands.epoch, progress, result, error,
-    requested_by, reason, requested_at, started_at, finished_at, timeout_seconds, cancelled_by, cancel_asked_at""",
+    requested_by, reason, requested_at, started_at, finished_at, timeout_seconds, cancelled_by, cancel_reason,
+    cancel_asked_at""",
 )
 
 
@@ -129,8 +131,8 @@ class Commands(Apps):
         """End a running order because it was withdrawn; raises CommandError if it is not running, or not by `epoch`."""
         self._end(number, {"state": "cancelled", "result": None, "error": None, "epoch": epoch})
 
-    def cancel(self, number: int, *, by: str) -> Command:
-        """Withdraw an order; raises CommandError if it has ended otherwise.
+    def cancel(self, number: int, *, by: str, reason: str | None = None) -> Command:
+        """Withdraw an order; raises CommandError if it has ended otherwise. Who did so first, and why, stays.
 
         It is cancelled at once if it is queued or its driver is gone; else its owner ends it after the step that it is
         in.
@@ -144,10 +146,12 @@ class Commands(Apps):
             )
             update commands set state = case when idle then 'cancelled' else state end,
                 finished_at = case when idle then coalesce(finished_at, now()) else finished_at end,
-                cancelled_by = coalesce(cancelled_by, %(by)s), cancel_asked_at = coalesce(cancel_asked_at, now())
+                cancelled_by = coalesce(cancelled_by, %(by)s), cancel_asked_at = coalesce(cancel_asked_at, now()),
+                cancel_reason = case when cancel_asked_at is null then %(reason)s else cancel_reason end
             from found where commands.id = found.id
             returning {columns}"""
-        return self._changed(write, number, {"by": storable_text(by)})
+        values = {"by": storable_text(by), "reason": None if reason is None else storable_text(reason)}
+        return self._changed(write, number, values)
 
     def requeue_running(self, app: str, epoch: int) -> int:
         """Queue again what drivers of epochs before `epoch` left running, and return how many orders that were.

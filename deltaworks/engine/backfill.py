@@ -29,7 +29,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.publish import Staged, made_by
+from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.aggregate import AggregateWriter
@@ -39,7 +39,7 @@ from deltaworks.engine.writers.patches import versions_in
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Append
+from deltaworks.words.keeping import Append, Raw
 
 RANGES_MAX = 100
 """Into so many ranges the ingest batches are put together: each is a condition on every row."""
@@ -61,9 +61,26 @@ class Backfilled:
 def refuse(table: str, catalog: Catalog) -> None:
     """Raise LakeError for a table without a range: only events keep the time at which they happened."""
     declared = catalog[table]
-    if not isinstance(declared.table.kept_as, Append) or declared.table.event_time is None:
-        finding = "has no range of event time that could be taken again"
+    if _has_range(declared):
+        return
+    if isinstance(declared.table.kept_as, Raw):
+        raise LakeError(table, "is what came, and cannot be computed again", "Name a table above it")
+    finding, below = "has no range of event time that could be taken again", _events_below(catalog, table)
+    if not below:
         raise LakeError(table, finding, f'Run "deltaworks rebuild {table}"')
+    ways = " or ".join(f'"deltaworks backfill {name} --from ... --to ..."' for name in below)
+    raise LakeError(table, finding, f"Run {ways}; {table} follows")
+
+
+def _has_range(declared: Declared) -> bool:
+    return isinstance(declared.table.kept_as, Append) and declared.table.event_time is not None
+
+
+def _events_below(catalog: Catalog, table: str) -> list[str]:
+    """The tables that this one is made from and that have a range."""
+    return [
+        name for name, one in catalog.tables.items() if _has_range(one) and table in with_those_above(catalog, name)[1:]
+    ]
 
 
 def stage(

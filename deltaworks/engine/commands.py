@@ -146,7 +146,7 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
         case "apply_late_rows":
             return (yield from flow.apply_late(_table(command, flow).name, command=command.id, spark=spark))
         case "expire":
-            return (yield from flow.expire(_table(command, flow).name, command=command.id))
+            return (yield from flow.expire(_table(command, flow).name, command=command.id, spark=spark))
         case "publish":
             folder = flow.settings.data / STAGED / str(command.arguments["folder"])
             return (yield from publish(flow, folder, command=command.id))

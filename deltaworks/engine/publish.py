@@ -7,7 +7,7 @@ after a restart. So nothing that arrived meanwhile is missing, nothing is there 
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
+from deltaworks.words.reading import Json
 
 UNDONE = frozenset({"publish", "late", "replay", "patch"})
 """Kinds of entries whose work a table that was staged before them does not have."""
@@ -89,6 +90,20 @@ def with_those_above(catalog: Catalog, table: str) -> tuple[str, ...]:
         if found.intersection(declared.inputs):
             found.add(declared.name)
     return tuple(name for name in catalog.tables if name in found)
+
+
+def behind_topics(catalog: Catalog, tables: Iterable[str]) -> tuple[str, ...]:
+    """Other tables that read what these publish, and all that are made from them, inputs first. Bronze is not named."""
+    own = found = set(tables)
+    while True:
+        publishes = (catalog[name].table.publishes for name in found)
+        topics = {outlet.topic for outlet in publishes if outlet is not None}
+        reads = ((name, one.table.reads) for name, one in catalog.tables.items())
+        read = [name for name, what in reads if isinstance(what, Json) and what.topic in topics]
+        more = found.union(*(with_those_above(catalog, name) for name in read))
+        if more == found:
+            return tuple(name for name in catalog.tables if name in found - own)
+        found = more
 
 
 def publish(flow: Flow, folder: Path, *, command: int) -> Steps:

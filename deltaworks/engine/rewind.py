@@ -17,7 +17,7 @@ from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
-from deltaworks.engine.linking import lay_empty, link_table
+from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
 from deltaworks.engine.log import read_log, version_at, whole_from
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
@@ -48,7 +48,7 @@ class Past:
 
 
 def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Past, ...]:
-    """Which version each table goes back to; raises LakeError if this one cannot.
+    """Which version each table goes back to; raises LakeError if this one cannot, or where files are gone.
 
     A table above that never stood at just that version, as far as its log tells, goes back to where it was empty, and
     is computed anew.
@@ -63,7 +63,12 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     if version < (first := whole_from(lineage.path(table))):
         finding = f"cannot go back to version {version}: its log was shortened"
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
-    return tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
+    past = tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
+    for one in past:
+        _refuse_what_is_gone(one, catalog, lake, tuple(other.table for other in past))
+        for held in _as_it_was(one, lake):
+            refuse_deleted(held)
+    return past
 
 
 def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, int] | datetime) -> int:
@@ -128,16 +133,25 @@ def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path)
     """Stage the tables as they were in a folder; raises LakeError where files are gone."""
     names = tuple(one.table for one in past)
     for one in past:
-        _refuse_what_is_gone(one, catalog, lake, names)
-        path = lake / one.table.replace(".", "/", 1)
-        if not one.version and whole_from(path):  # nothing is beside a table that has taken nothing
+        _refuse_what_is_gone(one, catalog, lake, names)  # asked again: a VACUUM may have come since the plan
+        if _is_empty(one, path := lake / one.table.replace(".", "/", 1)):
             lay_empty(Held(one.table, path), folder / "lake")
-            continue
-        for held in laid_out(lake, one.table, one.version):
+        for held in _as_it_was(one, lake):
             link_table(held, folder / "lake")
     staged = Staged(tables=names, base={one.table: one.newest for one in past}, code={}, versions={})
     staged.write(folder)
     return staged
+
+
+def _is_empty(one: Past, path: Path) -> bool:
+    """Whether a table goes back to where it had taken nothing, which its log does not tell any more."""
+    return not one.version and bool(whole_from(path))
+
+
+def _as_it_was(one: Past, lake: Path) -> Iterator[Held]:
+    """The table, and those beside it; nothing is beside a table that has taken nothing."""
+    if not _is_empty(one, lake / one.table.replace(".", "/", 1)):
+        yield from laid_out(lake, one.table, one.version)
 
 
 def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:

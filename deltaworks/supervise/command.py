@@ -126,7 +126,7 @@ class _Order:
         found = self._store.command(self._id) if self._id else self._sent()
         if wanted == "stopped" and (found is None or found.state == "queued"):
             self._trigger.log.info("%s is wanted stopped: nothing to do now.", self._trigger.app)
-            self._withdraw(found)
+            self._withdraw(found, f"app {self._trigger.app} is wanted stopped")
             return TaskSkippedEvent()
         if found is None:
             self._id = self._send()
@@ -134,7 +134,7 @@ class _Order:
         self._id = found.id
         if not patient and not found.finished:
             self._trigger.log.error("command %d is still %s after %.0f s", found.id, found.state, WAIT_SECONDS_MAX)
-            self._withdraw(found)
+            self._withdraw(found, f"it was not done after {WAIT_SECONDS_MAX:.0f} s")
             return TaskFailedEvent()
         progress = f": {json.dumps(found.progress)}" if found.progress else ""
         return (
@@ -167,7 +167,7 @@ class _Order:
             by=self._by, reason=self._reason,
         )  # fmt: skip
 
-    def _withdraw(self, found: Command | None) -> None:
+    def _withdraw(self, found: Command | None, why: str) -> None:
         if found is not None:
             with suppress(CommandError):  # it has just ended
-                self._store.cancel(found.id, by=self._by)
+                self._store.cancel(found.id, by=self._by, reason=why)

@@ -88,7 +88,7 @@ def said(settings: Settings, *words: str, all_of_it: bool = False) -> Order:
         return Order(" ".join(words), -1, f"not within {SECONDS_MAX} s", time.monotonic() - began)
     told = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:] or [""]
     if done.returncode or all_of_it:
-        told = [" ".join((done.stdout + done.stderr).split())[-4_000 if all_of_it else -600 :]]
+        told = [" ".join((done.stdout + done.stderr).split())[0 if all_of_it else -600 :]]
     return Order(" ".join(words), done.returncode, told[0], time.monotonic() - began)
 
 

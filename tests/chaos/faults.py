@@ -1,7 +1,7 @@
 """Every fault of the kit once against a real stack, then faults drawn from seeds, one upon the other; writes a report.
 
-    .venv/spark/bin/python -m tests.chaos.faults --fault broker-down --fault disk-full
-    .venv/spark/bin/python -m tests.chaos.faults --no-every --seed 7
+    .venv/spark/bin/python -m tests.chaos.faults --fault broker-down --fault disk-full --seed 7
+    .venv/spark/bin/python -m tests.chaos.faults --no-every --sequence 7
 
 Numbered events and money flow all the time. After each fault every number of every sender must be there once, money
 must be conserved in every version of gold, the ledger must balance, the checker must find nothing, all must run again.
@@ -33,7 +33,7 @@ from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals_source
 from deltaworks.errors import DeltaworksError, QueryError
 from deltaworks.local.chaos import broker
-from deltaworks.local.chaos.fault import Fault, Say, Scene
+from deltaworks.local.chaos.fault import Fault, Say, Scene, chance_of
 from deltaworks.local.chaos.faults import FAULTS, fault
 from deltaworks.settings import ROOT, Settings
 from tests.chaos.bank import running_bank
@@ -71,7 +71,7 @@ class Drilling:
 
     def once(self, one: Fault, seed: int) -> Done:
         """Do one fault and judge."""
-        chance, spare = Random(f"{one.name} {seed}"), one.name in SPARE
+        chance, spare = chance_of(one.name, seed), one.name in SPARE
         app = "spare" if spare else "bank"
         scene = self._scene(chance, app, "spare" if spare else "numbered")
         if why := one.missing(scene):
@@ -204,20 +204,27 @@ def main(
         typer.Option("--fault", help="Only these; default: every one, and the restart that times are told in."),
     ] = None,
     every: Annotated[bool, typer.Option(help="Do every fault once; without: only what seeds draw.")] = True,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", help="Seeds of faults drawn; may be repeated.")] = None,
-    random_seeds: Annotated[int, typer.Option(min=0, help="So many seeds more, by chance.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Decides all that is drawn; default: by chance.")] = None,
+    sequences: Annotated[
+        list[int] | None,
+        typer.Option("--sequence", help="Seed of faults drawn, one upon the other, as reported; may be repeated."),
+    ] = None,
+    random_seeds: Annotated[int, typer.Option(min=0, help="So many such seeds more, drawn from --seed.")] = 0,
     to: Annotated[Path, typer.Option(help="Folder of the report.")] = ROOT / ".deltaworks/proof",
     page: Annotated[bool, typer.Option("--page", help="Write docs/chaos.md and the README's table too.")] = False,
 ) -> None:
     """Do faults, wait, judge, report. Exit code 1 if anything was found."""
     one_by_one = [fault(name) for name in fault_names or []] or (list(FAULTS) if every else [])
-    drawn = [*(seeds or []), *(SystemRandom().randrange(2**32) for _ in range(random_seeds))]
-    done, clock = Drill(), _Clock()
+    seed = SystemRandom().randrange(2**32) if seed is None else seed
+    drawn = [*(sequences or []), *seeds_of(seed, random_seeds)]
+    if not one_by_one and not drawn:
+        raise typer.BadParameter("nothing to do: name a --fault or a --sequence, or leave --no-every out")
+    done, clock = Drill(seed=seed), _Clock()
+    clock.say(f"seed {seed}")
     with ExitStack() as held:
         settings = held.enter_context(running_bank())
         clock.say(f"the stack is up in {settings.data}")
         store = held.enter_context(Store(settings.control_dsn(), application="chaos"))
-        seed = SystemRandom().randrange(2**32)
         with Traffic(settings, seed=seed) as traffic:
             drilling = Drilling(settings, store, traffic, clock.say)
             drilling.begin()
@@ -231,6 +238,12 @@ def main(
         if done.findings:
             raise typer.Exit(1)  # here, so that the scratch folder stays
     clock.say(done.summary())
+
+
+def seeds_of(seed: int, count: int) -> list[int]:
+    """Seeds of faults drawn, one upon the other: the first ones are the same however many are wanted."""
+    chance = chance_of("sequences", seed)
+    return [chance.randrange(2**32) for _ in range(count)]
 
 
 class _Clock:

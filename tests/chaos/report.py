@@ -37,7 +37,15 @@ At the end, at rest, nothing is left to take (I6), the lake equals the source (I
 *Recovery* is the time from the end of the fault until then, as a multiple of that after a plain restart of the app in
 the same run. It says as much about the machine as about the product.
 
-`deltaworks chaos run FAULT` does the same to your own stack: [break it yourself](how-to/break-it-yourself.md).
+A seed draws again how long a fault lasts, which process it meets and the like, not how processes interleave:
+
+```
+.venv/spark/bin/python -m tests.chaos.faults --fault FAULT --seed SEED
+.venv/spark/bin/python -m tests.chaos.faults --no-every --sequence SEED        of faults one upon the other
+```
+
+`deltaworks chaos run FAULT --seed SEED` does the same to your own stack:
+[break it yourself](how-to/break-it-yourself.md).
 """
 REST = "at rest"
 
@@ -63,14 +71,15 @@ class Done:
 
     def __str__(self) -> str:
         """One line, and one more for each finding."""
-        times = "" if self.times is None else f", recovered in {self.times:.1f} x a plain restart"
+        times = "" if self.times is None else f", recovered in {self.times:.2f} x a plain restart"
         return "\n         ".join((f"{self.what} (seed {self.seed}): {self.verdict}{times}", *self.findings))
 
 
 @dataclass(kw_only=True)
 class Drill:
-    """All of one run, written after each step: one that is cut short has a report too."""
+    """All of one run, written after each step: one that is cut short has a report too. `seed`: of the whole run."""
 
+    seed: int
     began: str = field(default_factory=lambda: time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     done: list[Done] = field(default_factory=list)
 
@@ -83,7 +92,8 @@ class Drill:
         """Take note, and write."""
         self.done.append(one)
         folder.mkdir(parents=True, exist_ok=True)
-        data = {"began": self.began, "findings": self.findings, "done": [asdict(one) for one in self.done]}
+        done = [asdict(one) for one in self.done]
+        data = {"began": self.began, "seed": self.seed, "findings": self.findings, "done": done}
         (folder / f"chaos-{self.began}.json").write_text(json.dumps(data, indent=2) + "\n")
 
     def summary(self) -> str:
@@ -103,11 +113,12 @@ def page(done: Sequence[Done]) -> str:
     """The page: every fault of the kit, whether it was done or not, and every seed."""
     last = {one.what: one for one in done if not one.drawn}
     lines = [_HEAD, f"{_summary(done)}\n", "## Every fault once\n"]
-    lines += ["| fault | what is done | undone by | what must hold | verdict | recovery |", f"|{' --- |' * 6}"]
+    lines += ["| fault | what is done | undone by | what must hold | verdict | recovery | seed |", f"|{' --- |' * 7}"]
     for one in FAULTS:
         found = last.get(one.name)
         verdict = "not done yet" if found is None else found.verdict
-        cells = (f"`{one.name}`", one.does, one.undone, one.holds, verdict, _times(found))
+        seed = "" if found is None else str(found.seed)
+        cells = (f"`{one.name}`", one.does, one.undone, one.holds, verdict, _times(found), seed)
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["\n## Drawn from seeds\n", "Two or three faults, each upon the recovery of the one before.\n"]
     lines += ["| seed | faults | verdict | recovery |", f"|{' --- |' * 4}"]
@@ -116,7 +127,7 @@ def page(done: Sequence[Done]) -> str:
 
 
 def short(done: Sequence[Done]) -> str:
-    """The README's table: which faults held."""
+    """The README's table: which faults held, how long recoveries took, and where the seeds are."""
     last = {one.what: one for one in done if not one.drawn}
     rows: dict[str, list[str]] = {}
     for one in FAULTS:
@@ -128,7 +139,8 @@ def short(done: Sequence[Done]) -> str:
         "| --- | --- |",
         *(f"| {verdict} | {', '.join(of)} |" for verdict, of in rows.items()),
     ]
-    return "\n".join([*table, "", _summary(done)])
+    seeds = "Every fault's seed, to do it again: [docs/chaos.md](docs/chaos.md)."
+    return "\n".join([*table, "", _summary(done), f"{_recoveries(done)}{seeds}"])
 
 
 def _summary(done: Sequence[Done]) -> str:
@@ -139,7 +151,21 @@ def _summary(done: Sequence[Done]) -> str:
 
 
 def _times(done: Done | None) -> str:
-    return "" if done is None or done.times is None else f"{done.times:.1f} x"
+    return "" if done is None or done.times is None else f"{done.times:.2f} x"
+
+
+def _recoveries(done: Sequence[Done]) -> str:
+    """From the shortest to the longest: of what the page shows, but for the restart that they are measured by."""
+    last = {one.what: one for one in done if not one.drawn}
+    single = [last[one.name] for one in FAULTS if one.name in last and one.name != "restart"]
+    ranges = (_range(single, "after one fault"), _range([one for one in done if one.drawn], "after those of one seed"))
+    told = ", ".join(filter(None, ranges))
+    return f"Recovery, as a multiple of that after a plain restart: {told}. " if told else ""
+
+
+def _range(done: Sequence[Done], after: str) -> str:
+    times = [one.times for one in done if one.times is not None]
+    return f"{min(times):.2f} to {max(times):.2f} x {after}" if times else ""
 
 
 def main(folder: Path = ROOT / ".deltaworks" / "proof") -> None:

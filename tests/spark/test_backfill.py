@@ -10,10 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks import catalog
+from deltaworks.catalog import Catalog
 from deltaworks.engine import backfill
 from deltaworks.engine.backfill import Backfilled, joined
 from deltaworks.engine.checker import Picture, check
 from deltaworks.errors import LakeError
+from deltaworks.settings import ROOT
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import START, Crash, Log, Owner, Record, carry_out
@@ -231,9 +233,31 @@ def test_joins_stretches_late_rows_and_views_follow(spark: SparkSession, tmp_pat
 def test_what_has_no_range_says_so(tmp_path: Path) -> None:
     """Changes of a database are folded by key, and views computed by key."""
     found = catalog.load(Shop(tmp_path / "project").folder)
-    for table in ("silver.orders", "gold.daily_orders", "bronze.shop_changes"):
-        with pytest.raises(LakeError, match="has no range of event time"):
+    for table in ("silver.orders", "gold.daily_orders"):
+        with pytest.raises(LakeError, match=f'has no range of event time.*Run "deltaworks rebuild {table}"'):
             backfill.refuse(table, found)
+    with pytest.raises(LakeError, match="cannot be computed again.*Name a table above it"):
+        backfill.refuse("bronze.shop_changes", found)
+
+
+def test_a_table_above_events_names_those_to_take_again() -> None:
+    """It follows them, so there is no need to compute the whole of it."""
+    found = catalog.load(ROOT)
+
+    assert refusal(found, "gold.page_views_per_minute") == (
+        'Run "deltaworks backfill silver.page_views --from ... --to ..."; gold.page_views_per_minute follows'
+    )
+    assert refusal(found, "gold.ad_click_through") == (
+        'Run "deltaworks backfill silver.ad_clicks --from ... --to ..."'
+        ' or "deltaworks backfill silver.ad_impressions --from ... --to ..."; gold.ad_click_through follows'
+    )
+
+
+def refusal(found: Catalog, table: str) -> str:
+    """What to do instead."""
+    with pytest.raises(LakeError, match="has no range of event time") as refused:
+        backfill.refuse(table, found)
+    return refused.value.next_step
 
 
 def test_many_batches_become_few_ranges() -> None:

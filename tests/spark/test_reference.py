@@ -1,4 +1,4 @@
-"""A thousand visitors, events shuffled within five minutes: gold holds what batch programs in DuckDB give."""
+"""A thousand users, events shuffled within five minutes: gold holds what batch programs in DuckDB give."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,9 @@ from tests.flows import Log, Owner, Record
 BEGIN = datetime(2026, 11, 20, 22, 15, tzinfo=UTC)  # over midnight
 DAY = timedelta(days=1)
 HOURS, VISITORS, SHUFFLED, BATCHES = 3.5, 1_000, timedelta(minutes=5), 6
+CUSTOMERS, PRODUCTS, ORDERS, STEPS = 1_000, 24, 1_500, 4_000
+REGULARS = 12
+"""Customers who do much, so that what they do meets; of most others there is little."""
 Event = dict[str, Any]
 Events = dict[str, list[Event]]
 
@@ -218,18 +221,30 @@ class Source:
         )
 
 
+def someone(chance: Random, among: int = CUSTOMERS) -> int:
+    """A user: one of the regulars as often as of all."""
+    return chance.randrange(REGULARS if chance.random() < 0.5 else among)
+
+
+def customer_row(chance: Random, number: int, n: int, at: datetime) -> Event:
+    """A customer as of the n-th step."""
+    email = chance.choice((None, f"c{number}@example.com", f"c{n}@example.com"))
+    return {"customer_id": number, "name": f"n{n}", "email": email, "country": chance.choice(("DE", "PT")),
+            "tier": chance.choice(("basic", "premium", None)), "age": chance.choice((None, n % 90)),
+            "created_at": BEGIN, "updated_at": at}  # fmt: skip
+
+
 def shopping(chance: Random) -> Source:
     """Customers who come, move, leave; products with their stock; orders that are placed, paid, cancelled, deleted."""
     source, minute = Source(chance), timedelta(minutes=1)
-    for n in range(200):
-        at, roll = BEGIN + n * minute, chance.random()
-        customer, product, order = chance.randrange(12), chance.randrange(8), chance.randrange(60)
+    for number in chance.sample(range(CUSTOMERS), CUSTOMERS * 3 // 4):  # the others come later
+        source.put("customers", customer_row(chance, number, 0, BEGIN), BEGIN)
+    for n in range(1, STEPS):
+        at, roll = BEGIN + n * timedelta(hours=HOURS) / STEPS, chance.random()
+        customer, product, order = someone(chance), chance.randrange(PRODUCTS), chance.randrange(ORDERS)
         there = source.tables["orders"].get((order,))
         if roll < 0.2:
-            email = chance.choice((None, f"c{customer}@example.com", f"c{n}@example.com"))
-            row = {"customer_id": customer, "name": f"n{n}", "email": email, "country": chance.choice(("DE", "PT")),
-                   "tier": chance.choice(("basic", "premium", None)), "age": chance.choice((None, n % 90)),
-                   "created_at": BEGIN, "updated_at": at}  # fmt: skip
+            row = customer_row(chance, customer, n, at)
             if chance.random() < 0.2:  # twice in one transaction
                 source.put("customers", {**row, "tier": "basic", "age": 17}, at)
             source.put("customers", row, at)
@@ -244,7 +259,7 @@ def shopping(chance: Random) -> Source:
             row = {"order_id": order, "customer_id": customer, "status": "placed", "amount": Decimal(n) / 4,
                    "placed_at": at - chance.randrange(3) * minute, "updated_at": at}  # fmt: skip
             source.put("orders", row, at)
-            for line, sold in enumerate(chance.sample(range(8), chance.randint(1, 3)), 1):
+            for line, sold in enumerate(chance.sample(range(PRODUCTS), chance.randint(1, 3)), 1):
                 bought = {"order_id": order, "line_no": line, "product_id": sold, "quantity": 1 + n % 3}
                 source.put("order_lines", {**bought, "price": Decimal(n) / 4}, at)
         elif roll < 0.85:
@@ -262,28 +277,31 @@ def browsing(chance: Random) -> Events:
         {
             "click_id": f"c{n}",
             "clicked_at": moment(chance),
-            "user_id": chance.randrange(15),
-            "url": f"/products/{n % 8}",
+            "user_id": someone(chance, CUSTOMERS * 5 // 4),
+            "url": f"/products/{n % PRODUCTS}",
         }
-        for n in range(1_500)
+        for n in range(4 * CUSTOMERS)
     ]
     commands = [
         {"command_id": f"m{n}", "given_at": moment(chance) - chance.choice((0, 0, 0, 1.5)) * DAY,
-         "cart_id": f"k{n % 25}", "user_id": n % 25,
+         "cart_id": f"k{n % CUSTOMERS}", "user_id": n % CUSTOMERS,
          "command": chance.choice(("add", "add", "add", "remove", "change_quantity", "check_out", "dance")),
          "product_id": chance.choice((1, 2, 3, None)), "quantity": chance.choice((1, 2, 0, None))}
-        for n in range(200)
+        for n in range(8 * CUSTOMERS)
     ]  # fmt: skip
     purchases = [
-        {"purchase_id": f"p{n}", "bought_at": moment(chance), "user_id": n % 20,
+        {"purchase_id": f"p{n}", "bought_at": moment(chance), "user_id": n % CUSTOMERS,
          "amount": Decimal(chance.randrange(10_001, 99_999)).scaleb(-2)}
-        for n in range(100)
+        for n in range(4 * CUSTOMERS)
     ]  # fmt: skip
     return {"product_clicks": clicks, "cart_commands": commands, "published_purchases": purchases}
 
 
 def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -> None:
-    """Joins of tables, look-ups as of a moment, carts, with restarts: the same as over what is there in the end."""
+    """Joins of tables, look-ups as of a moment, carts, with restarts: the same as over what is there in the end.
+
+    A thousand users click, fill carts and buy; some 800 of them are customers, 400 have orders, a dozen do much.
+    """
     chance = seeded()
     source, events, log = shopping(chance), browsing(chance), Log()
     clicked = [{**row, "search_id": "q", "session_id": "s"} for row in events["product_clicks"]]

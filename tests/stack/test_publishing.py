@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,12 +18,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from deltaworks.engine.outlets import publishing
 from deltaworks.engine.outlets.publishing import Publishing
 from deltaworks.engine.outlets.pusher import Outlets
-from deltaworks.engine.outlets.restoring import restore
 from deltaworks.errors import OutletError, QueryError
 from deltaworks.local.kafka import topic_config
 from deltaworks.local.stack import state
 from deltaworks.served import ask
-from deltaworks.settings import Settings, TopicSettings
+from deltaworks.settings import ROOT, Settings, TopicSettings
 from tests.arrow_flows import ArrowOwner
 from tests.chance import seeded
 from tests.copied_table import NAME, batches, copied, feed, rows
@@ -35,6 +36,7 @@ COMPACTION_SECONDS_MAX = 60
 KILLS = 3
 BACK_SECONDS_MAX = 90
 PUBLISHED_SECONDS_MAX = 90
+SECONDS_MAX = 240
 
 
 @pytest.fixture
@@ -260,7 +262,7 @@ def ready(settings: Settings, *, but: int) -> bool:
 
 
 def test_compaction_leaves_the_newest_row_of_each_key(services: Settings, broker: str, tmp_path: Path) -> None:
-    """Users 123, 456 and 789: of all that they were the last is left, and the table can be made from that alone."""
+    """Users 123, 456 and 789: of all that they were the last is left, and a command makes the table from that alone."""
     owner, log, source = ArrowOwner(copied(tmp_path, CHANGELOG), "tiny"), Log(), SourceTable()
     declared = TopicSettings(key="id", cleanup="compact", compaction_hours_max=0.2 / 3600)
     configure(broker, "members.changelog", topic_config(declared))
@@ -292,7 +294,13 @@ def test_compaction_leaves_the_newest_row_of_each_key(services: Settings, broker
         lambda: [city for city in left() if city != "(gone)"] == ["Bob Updated", "Carol", "V3"],
         what="compaction", seconds_max=COMPACTION_SECONDS_MAX,
     )  # fmt: skip
-    assert restore(owner.catalog[NAME], services, into="rebuilt.people") == 3
+    made = subprocess.run(
+        [sys.executable, "-m", "deltaworks.cli", "rebuild", NAME, "--from-changelog"],
+        env=services.changed(project=owner.settings.project).inherited(), cwd=ROOT, capture_output=True, text=True,
+        timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert "rebuilt.people: 3 rows, from the topic alone" in made.stdout
     assert sorted(ask(services, "select * from rebuilt.people").dicts(), key=str) == rows(owner)
     with pytest.raises(QueryError, match="read-only"):
         ask(services, "delete from rebuilt.people")

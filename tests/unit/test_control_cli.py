@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import psycopg
@@ -19,8 +19,12 @@ from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from deltaworks import processes
-from deltaworks.cli import apps, commands, quarantine
+from deltaworks.cli import apps, commands, compute_again, quarantine
 from deltaworks.control import Store
+from deltaworks.engine import backfill, rebuild, recomputing, rewind
+from deltaworks.engine.backfill import Backfilled
+from deltaworks.engine.publish import Staged
+from deltaworks.engine.rewind import Past
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
@@ -97,6 +101,7 @@ def call(*words: str) -> Result:
     main = typer.Typer()
     apps.register(main)
     quarantine.register(main)
+    compute_again.register(main)
     return CliRunner().invoke(main, words)
 
 
@@ -326,7 +331,7 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     call("compact", "silver.page_views", "--no-wait")
 
     both, web = rows(call("commands", "list", "--json")), rows(call("commands", "list", "--app", "web", "--json"))
-    cancelled = call("commands", "cancel", "1")
+    cancelled = call("commands", "cancel", "1", "--reason", "the wrong table")
     shown = rows(call("commands", "show", "1", "--json"))
     open_ones = rows(call("commands", "list", "--state", "queued", "--json"))
     for_people = call("commands", "show", "1").output
@@ -334,7 +339,7 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     assert [row["id"] for row in both] == [2, 1]
     assert [(row["table_name"], row["app"]) for row in web] == [("silver.page_views", "web")]
     assert "command 1 is cancelled" in cancelled.output
-    assert shown[0]["state"] == "cancelled"
+    assert (shown[0]["state"], shown[0]["cancel_reason"]) == ("cancelled", "the wrong table")
     assert [row["id"] for row in open_ones] == [2]
     assert "asked for on the command line" in for_people
     assert call("commands", "list", "--state", "lost").exit_code == 2
@@ -445,7 +450,7 @@ def test_command_that_runs_is_asked_to_end(project: Settings) -> None:
     seen = []
 
     def work(store: Store, number: int) -> None:
-        seen.append(call("commands", "cancel", str(number), "--by", "bob"))
+        seen.append(call("commands", "cancel", str(number), "--by", "bob", "--reason", "not now"))
         until(lambda: store.report(number, {}).cancel_asked_at)
         store.cancelled(number)
 
@@ -455,3 +460,95 @@ def test_command_that_runs_is_asked_to_end(project: Settings) -> None:
     assert "command 1 ends after the step that it is in" in seen[0].output
     assert result.exit_code == 1
     assert "command 1 vacuum silver.orders: cancelled" in result.output
+    assert "By bob: not now" in result.output
+
+
+@pytest.mark.parametrize("words", [("compact", "--by-debt"), ("vacuum",), ("expire",)])
+def test_order_in_steps_may_be_given_a_time(own: Store, words: tuple[str, ...]) -> None:
+    """Its owner gives it up when it takes longer."""
+    result = call(*words, "silver.orders", "--no-wait", "--timeout", "600")
+
+    assert result.exit_code == 0, result.output
+    assert own.command(1).timeout_seconds == 600
+
+
+def test_order_without_steps_is_given_no_time(own: Store) -> None:
+    """Nobody could end it on the way."""
+    result = call("compact", "silver.orders", "--no-wait", "--timeout", "600")
+
+    assert result.exit_code == 2
+    assert own.commands() == []
+
+
+@pytest.fixture
+def laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it that whatever is computed again, or goes back to version 4, lies in its folder already."""
+
+    def past(table: str, **_: object) -> tuple[Past, ...]:
+        return (Past(table=table, newest=9, version=4, at=None, again=3, undone=()),)
+
+    def taken_again(*_: object, **__: object) -> Backfilled:
+        return Backfilled(staged=staged, batches=1, read=3, gone=0, come=1)
+
+    staged = Staged(tables=(), base={}, code={}, versions={})
+    monkeypatch.setattr(recomputing, "recomputing", lambda *_, **__: nullcontext((None, None)))
+    monkeypatch.setattr(rebuild, "stage", lambda *_, **__: staged)
+    monkeypatch.setattr(backfill, "stage", taken_again)
+    monkeypatch.setattr(rewind, "plan", past)
+    monkeypatch.setattr(rewind, "before", lambda *_, **__: 4)
+    monkeypatch.setattr(rewind, "stage", lambda *_, **__: staged)
+
+
+@pytest.mark.usefixtures("laid_out")
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["rebuild"], {"what": "rebuild"}),
+        (["backfill", "--from", "2026-11-20", "--to", "2026-11-21"],
+         {"what": "backfill", "from": "2026-11-20T00:00:00+00:00", "to": "2026-11-22T00:00:00+00:00"}),
+        (["rewind", "--to", "4"], {"what": "rewind", "to_version": 4}),
+        (["replay", "--from-offset", "large_purchases/0/7"],
+         {"what": "replay", "since": "large_purchases/0/7", "to_version": 4}),
+        (["replay", "--from-time", "2026-11-22T10:00"],
+         {"what": "replay", "since": "2026-11-22T10:00:00+00:00", "to_version": 4}),
+    ],
+)  # fmt: skip
+def test_order_to_publish_says_what_for(
+    project: Settings, own: Store, words: list[str], arguments: dict[str, object]
+) -> None:
+    """Who looks at the orders tells a backfill from a rewind, and its range from its version."""
+    with driver(project, lambda store, number: store.finish(number, {"tables": 2})):
+        result = call(words[0], "silver.published_purchases", *words[1:])
+
+    command = own.command(1)
+    assert result.exit_code == 0, result.output
+    assert {name: value for name, value in command.arguments.items() if name != "folder"} == arguments
+    assert (command.kind, rows(call("commands", "list", "--json"))[0]["arguments"]) == ("publish", command.arguments)
+    assert f"({arguments['what']})" in call("commands", "list").output
+    assert rows(call("commands", "show", "1", "--json"))[0]["arguments"] == command.arguments
+
+
+def test_order_to_publish_of_before_is_listed_too(own: Store) -> None:
+    """It names its folder alone."""
+    own.send(app="shop", table="silver.orders", kind="publish", arguments={"folder": "f"}, by="ann", reason="mended")
+
+    listed = call("commands", "list")
+
+    assert listed.exit_code == 0
+    assert "publish" in listed.output
+
+
+@pytest.mark.usefixtures("project", "laid_out")
+@pytest.mark.parametrize(
+    ("table", "copies", "readers"),
+    [
+        ("silver.large_purchases", "topic large_purchases", "silver.published_purchases, gold.big_spenders"),
+        ("gold.product_search", "postgres", None),
+        ("gold.big_spenders", None, None),
+    ],
+)
+def test_rewind_lists_what_follows_beside_the_lake(table: str, copies: str | None, readers: str | None) -> None:
+    """Copies of the tables, and tables of whatever app that read their topics."""
+    (row,) = rows(call("rewind", table, "--to", "4", "--dry-run", "--json"))
+
+    assert (row["table"], row["copies"], row["topic read by"]) == (table, copies, readers)

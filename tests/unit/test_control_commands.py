@@ -119,14 +119,16 @@ def test_order_ends_once(store: Store) -> None:
 
 
 def test_queued_order_can_be_cancelled_and_is_not_taken(store: Store) -> None:
-    """A withdrawn order is never carried out; withdrawing twice is harmless."""
+    """A withdrawn order is never carried out; withdrawing twice is harmless, and the first one's reason stays."""
     number = send(store)
 
-    store.cancel(number, by="bob")
-    store.cancel(number, by="bob")
+    store.cancel(number, by="bob", reason="the wrong table")
+    store.cancel(number, by="cid", reason="too late")
 
     assert store.take("shop") is None
-    assert store.command(number).state == "cancelled"
+    found = store.command(number)
+    assert found.state == "cancelled"
+    assert (found.cancelled_by, found.cancel_reason) == ("bob", "the wrong table")
 
 
 def test_running_order_is_ended_by_its_owner_after_it_was_withdrawn(store: Store) -> None:

@@ -13,6 +13,8 @@ from tests.broken_rules import Shop, command
 from tests.flows import BY_ARROW, Log, carry_out
 from tests.shop_rows import view
 
+GOLD = "gold.page_views_per_minute"
+
 
 def small_files(folder: Path) -> tuple[ArrowOwner, Log]:
     """An owner of three batches, compacted, with a file that no commit names."""
@@ -80,3 +82,17 @@ def test_clock_that_was_set_back_deletes_nothing(tmp_path: Path) -> None:
         )
 
     assert files(owner, "bronze.web_events") == 5
+
+
+def test_an_owner_without_spark_waits_for_no_transform(tmp_path: Path) -> None:
+    """Of a stopped app: what is computed from a table has not taken its rows, and nobody there can compute it."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
+    log.send([view(1)])
+    owner.take(log.batch())
+    version = owner.flow.inputs[GOLD].table.version
+
+    owner.flow.take_slice(GOLD, None)
+    with pytest.raises(CommandError, match=r"computed from silver.page_views is behind \(.*per_minute.*Start app web"):
+        carry_out(owner, command("expire", "silver.page_views"))
+
+    assert owner.flow.inputs[GOLD].table.version == version

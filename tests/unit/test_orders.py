@@ -67,7 +67,7 @@ def test_withdrawn_order_ends_after_its_step_and_can_be_given_again(postgres: Sc
         first = sent(store, owner)
         orders.begin(first)
         owner.flow.take_slice("silver.orders", None)
-        store.cancel(first.id, by="bob")
+        store.cancel(first.id, by="bob", reason="not now")
         finish(orders, owner)
         owner.flow.take_slice("silver.orders", None)
         done = len(owner.rows("silver.orders"))
@@ -75,7 +75,8 @@ def test_withdrawn_order_ends_after_its_step_and_can_be_given_again(postgres: Sc
         orders.begin(second)
         finish(orders, owner)
 
-        assert (store.command(first.id).state, store.command(first.id).cancelled_by) == ("cancelled", "bob")
+        found = store.command(first.id)
+        assert (found.state, found.cancelled_by, found.cancel_reason) == ("cancelled", "bob", "not now")
         assert done == 2  # one was done, one was begun
         assert store.command(second.id).state == "done"
         assert len(owner.rows("silver.orders")) == 3

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks import catalog
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
-from deltaworks.engine.publish import Staged
+from deltaworks.engine.publish import Staged, behind_topics
 from deltaworks.engine.rewind import Past, before, plan, stage
 from deltaworks.errors import CommandError, DeltaworksError, LakeError
+from deltaworks.settings import ROOT
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import WRONG_RULES, Shop, command
 from tests.chance import seeded
@@ -38,7 +40,7 @@ def staged(owner: ArrowOwner, table: str, to: int | datetime, *, name: str = "on
 
 def publish(owner: ArrowOwner, log: Log, table: str, *, crash_at: int) -> tuple[dict[str, int], bool]:
     """Publish by an owner that dies before a commit, and another that gets the order again; whether it died."""
-    order, crashed = command("publish", table, folder="one"), False
+    order, crashed = command("publish", table, folder="one", what="rewind", to_version=1), False
     owner.crash_at = owner.commits + crash_at
     try:
         done = carry_out(owner, order)
@@ -251,7 +253,15 @@ def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
     maintenance.compact(own, command=1, committer=BY_ARROW)
     maintenance.vacuum(own, readers={}, hours=0, command=2, committer=BY_ARROW)
     with pytest.raises(LakeError, match=f"files of its version {version} were deleted"):
-        staged(owner, name, version)
+        plan(name, catalog=found, lake=lake, to=version)
+
+
+def test_tables_behind_a_topic_are_named() -> None:
+    """Those that read what a table publishes, in whatever app, and what is made from them."""
+    found = catalog.load(ROOT)
+
+    assert behind_topics(found, ["silver.large_purchases"]) == ("silver.published_purchases", "gold.big_spenders")
+    assert behind_topics(found, ["silver.products", "gold.product_search"]) == ()
 
 
 def test_what_arrived_since_a_record_or_a_time_is_taken_again(tmp_path: Path) -> None:

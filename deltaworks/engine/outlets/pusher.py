@@ -74,7 +74,7 @@ class Outlets:
         """Stop the threads, and bring all copies to where the tables are now, as far as the time goes; what failed."""
         until = time.monotonic() + seconds_max
         if not self._stopped(seconds_max):
-            return DeltaworksError("copies", f"not made within {seconds_max:g} s", 'Look at "deltaworks status"')
+            return DeltaworksError("copies", f"not made within {seconds_max:g} s", 'Look at "deltaworks app status"')
         while True:
             for line in self._lines:
                 line.due = 0.0

@@ -47,6 +47,11 @@ class Scene:
             time.sleep(POLL_SECONDS)
 
 
+def chance_of(what: str, seed: int) -> Random:
+    """What a seed draws for one thing, of a fault by its name: the same by `deltaworks chaos run` as in the drill."""
+    return Random(f"{what} {seed}")  # noqa: S311  # a drill that can be repeated, no secret
+
+
 def _nothing(_: Scene) -> str:
     return ""
 
