@@ -2,7 +2,8 @@
 
     .venv/spark/bin/python bench/whole.py --minutes 30
 
-Exit code 1 if the lag of an app grows, or if all that runs takes more than 8 GB.
+Exit code 1 if the lag of an app or the number of its tables behind grows, if a table was set aside, or if all that runs
+takes more than 8 GB.
 """
 
 import math
@@ -44,6 +45,7 @@ class Watched:
     lag: list[int] = field(default_factory=list)
     behind: list[int] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
+    detached: set[str] = field(default_factory=set)
 
     @property
     def cores(self) -> float:
@@ -55,17 +57,16 @@ class Watched:
         """How far apart batches were on the average."""
         return (self.seconds[-1] - self.seconds[0]) / max(1, self.batches[-1] - self.batches[0])
 
-    @property
-    def slope(self) -> tuple[float, float]:
-        """By how many records an hour the lag grows, and the standard error of that: a line through means of minutes.
+    def slope(self, seen: Sequence[int]) -> tuple[float, float]:
+        """By how much an hour what was seen grows, and the standard error of that: a line through means of minutes.
 
         Minutes, for samples within one batch are not independent.
         """
         minutes: dict[int, list[int]] = {}
-        for second, lag in zip(self.seconds, self.lag, strict=True):
-            minutes.setdefault(int(second // _MEAN_SECONDS), []).append(lag)
+        for second, value in zip(self.seconds, seen, strict=True):
+            minutes.setdefault(int(second // _MEAN_SECONDS), []).append(value)
         x = [minute * _MEAN_SECONDS / 3600 for minute in minutes]
-        y = [fmean(lags) for lags in minutes.values()]
+        y = [fmean(values) for values in minutes.values()]
         fitted = linear_regression(x, y)
         off = sum((b - fitted.intercept - fitted.slope * a) ** 2 for a, b in zip(x, y, strict=True))
         spread = sum((a - fmean(x)) ** 2 for a in x)
@@ -73,9 +74,9 @@ class Watched:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the lag does not grow, by chance aside."""
-        slope, error = self.slope
-        return slope <= _ERRORS * error
+        """Whether neither the lag nor the number of tables behind grows, chance aside, and none was set aside."""
+        grows = (slope > _ERRORS * error for slope, error in (self.slope(self.lag), self.slope(self.behind)))
+        return not self.detached and not any(grows)
 
 
 def measure(settings: Settings, *, minutes: float, warm_up: float) -> tuple[Mapping[str, Watched], int]:
@@ -119,6 +120,7 @@ def _look(store: Store, app: str, now: float, watched: Watched) -> None:
     watched.lag.append(sum(sum(parts.values()) for parts in beat.progress["lag"].values()))
     watched.behind.append(len(beat.progress.get("behind", ())))
     watched.batches.append(beat.progress["batches"])
+    watched.detached.update(beat.progress.get("detached") or ())
 
 
 def _everything(settings: Settings, store: Store, apps: Sequence[str]) -> int:
@@ -136,8 +138,10 @@ def show(seen: Mapping[str, Watched], most: int, *, as_json: bool) -> None:
             "memory GB": round(max(one.memory) / 10**9, 2),
             "seconds between batches": round(one.batch_seconds, 1),
             "lag": round(fmean(one.lag), 1),
-            "lag per hour": "{:+.1f} ± {:.1f}".format(*one.slope),
+            "lag per hour": "{:+.1f} ± {:.1f}".format(*one.slope(one.lag)),
             "tables behind": round(fmean(one.behind), 1),
+            "behind per hour": "{:+.1f} ± {:.1f}".format(*one.slope(one.behind)),
+            "set aside": ", ".join(sorted(one.detached)) or None,
             "keeps up": one.keeps_up,
         }
         for app, one in seen.items()
