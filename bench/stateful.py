@@ -135,7 +135,7 @@ def main(
             {
                 "driver": name,
                 "tables": costs[0].tables,
-                "cores": round(fmean(one.cores for one in costs), 3),
+                "% of a core": round(100 * fmean(one.cores for one in costs)),
                 "seconds between turns": round(fmean(one.turn_seconds for one in costs), 1),
                 "memory GB": round(max(one.memory for one in costs) / 10**9, 2),
             }
