@@ -300,7 +300,7 @@ def browsing(chance: Random) -> Events:
 def test_views_equal_batch_programs(spark: SparkSession, whole_shop: Settings) -> None:
     """Joins of tables, look-ups as of a moment, carts, with restarts: the same as over what is there in the end.
 
-    A thousand users click, fill carts and buy; some 800 of them are customers, 400 have orders, a dozen do much.
+    Of a thousand users who click, fill carts and buy, a dozen do much.
     """
     chance = seeded()
     source, events, log = shopping(chance), browsing(chance), Log()
