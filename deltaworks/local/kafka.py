@@ -4,7 +4,7 @@ import base64
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from deltaworks.errors import StackError
 from deltaworks.java import java_home
 from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder
-from deltaworks.settings import Settings, TopicSettings
+from deltaworks.settings import ROOT, Settings, TopicSettings
 
 _SECONDS_MAX = 30.0
 _LOGGING = """\
@@ -63,9 +63,9 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # after kill -9 the new broker is refused until the old one's registration has expired (default 9 s)
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
+    # nobody takes over from the only broker, so to declare it dead while it lives only harms: see broker.py
+    "broker.session.timeout.ms": str(10 * 60 * 1000),
+    "broker.heartbeat.interval.ms": "500",  # it is let in at one of them (default 2 s)
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": str(16 * 2**20),  # of a heap of 384 MB; default 128 MB
@@ -78,10 +78,8 @@ def parts(settings: Settings) -> tuple[Part, ...]:
         Part(
             name="kafka",
             of="kafka",
-            command=java_command(
-                settings, heap="384m", classpath=settings.jars / "broker", run=("kafka.Kafka", _properties(settings))
-            ),
-            folder=settings.data,
+            command=(str(settings.spark_python), "-m", "deltaworks.local.broker"),
+            folder=ROOT,
             log=settings.logs / "kafka.log",
             after=("kafka-files",),
             probe=Probe(kind="kafka", port=settings.port_kafka),
@@ -89,6 +87,23 @@ def parts(settings: Settings) -> tuple[Part, ...]:
             stop_seconds=20,
         ),
     )
+
+
+def node_command(settings: Settings, overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """The node, with some settings other than those in its file."""
+    changed = [word for name, value in overrides.items() for word in ("--override", f"{name}={value}")]
+    run = ("kafka.Kafka", _properties(settings), *changed)
+    return java_command(settings, heap="384m", classpath=settings.jars / "broker", run=run)
+
+
+def controller_listener(settings: Settings) -> str:
+    """Where the node's controller listens."""
+    return f"CONTROLLER://127.0.0.1:{settings.port_kafka_controller}"
+
+
+def node_folder(settings: Settings) -> Path:
+    """Where the node keeps its topics and the controller's log."""
+    return settings.data / "kafka"
 
 
 def java_command(settings: Settings, *, heap: str, classpath: Path, run: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,12 +126,12 @@ def write_config(settings: Settings) -> None:
     folder = settings.data / "config"
     private_folder(folder)
     (folder / "log4j2.properties").write_text(_LOGGING)
-    Path(_properties(settings)).write_text(_rendered(settings, settings.data / "kafka"))
+    Path(_properties(settings)).write_text(_rendered(settings, node_folder(settings)))
 
 
 def format_storage(settings: Settings) -> None:
     """Give the broker's folder its ids, once; beside its place, so that one cut off half way is never used."""
-    folder = settings.data / "kafka"
+    folder = node_folder(settings)
     if (folder / "meta.properties").is_file():
         return
     fresh, config = settings.data / "kafka.new", settings.data / "config" / "kafka-format.properties"
@@ -222,10 +237,9 @@ def _properties(settings: Settings) -> str:
 
 
 def _rendered(settings: Settings, folder: Path) -> str:
-    controller = f"127.0.0.1:{settings.port_kafka_controller}"
     values = _SETTINGS | {
-        "controller.quorum.voters": f"1@{controller}",
-        "listeners": f"PLAINTEXT://{settings.kafka},CONTROLLER://{controller}",
+        "controller.quorum.voters": f"1@127.0.0.1:{settings.port_kafka_controller}",
+        "listeners": f"PLAINTEXT://{settings.kafka},{controller_listener(settings)}",
         "advertised.listeners": f"PLAINTEXT://{settings.kafka}",
         "log.dirs": str(folder),
     }

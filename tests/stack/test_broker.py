@@ -1,0 +1,143 @@
+"""What was being committed when the broker died is committed afterwards, or given up: nobody waits for it for ever."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from deltaworks import processes
+from deltaworks.local import kafka
+from deltaworks.settings import Settings
+from tests.running_stack import part, running_stack, wait_until
+
+PRODUCERS, ENOUGH, PARTITIONS = 20, 200, {"many": 4, "other": 1}
+EVERY = [TopicPartition(topic, number) for topic, many in PARTITIONS.items() for number in range(many)]
+TRANSACTION_SECONDS = 10
+DECLARED_DEAD = "Fencing broker 1 "
+Harm = Callable[[Settings, int], None]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Settings]:
+    """Give a broker alone."""
+    with running_stack(parts=("kafka",)) as settings:
+        topics = [NewTopic(name, num_partitions=many) for name, many in PARTITIONS.items()]
+        admin = kafka.admin_client(settings)
+        for made in admin.create_topics(topics).values():
+            made.result()
+        yield settings
+
+
+def killed(_settings: Settings, pid: int) -> None:
+    """Kill the broker."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def killed_again(settings: Settings, pid: int) -> None:
+    """Kill the broker, and the next one twice while its controller runs alone: before it has done its work, and after.
+
+    The last is told by what it leaves in its log.
+    """
+    log = settings.logs / "kafka.log"
+    declared = times_in(log, DECLARED_DEAD)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: part(settings, "kafka").pid not in (None, pid), what="the next one begins")
+    second = part(settings, "kafka").pid
+    assert second is not None
+    wait_until(lambda: len(processes.members(second)) > 1, what="its controller runs")
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: times_in(log, DECLARED_DEAD) > declared, what="the dead one is declared dead")
+    third = part(settings, "kafka").pid
+    assert third not in (None, second)
+    os.kill(third, signal.SIGKILL)
+
+
+def stopped(_settings: Settings, pid: int) -> None:
+    """Stop the broker for longer than a registration usually holds (9 s), and let it go on."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(10)  # that long
+    os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("harm", [killed, killed_again, stopped])
+def test_transactions_end_whatever_the_broker_went_through(broker: Settings, harm: Harm) -> None:
+    """Many are between their commit and its markers at any time."""
+    pid = part(broker, "kafka").pid
+    assert pid is not None
+
+    with committing(broker) as committed:
+        wait_until(lambda: sum(committed) > ENOUGH, what="they commit")
+        harm(broker, pid)
+    wait_until(lambda: is_back(broker, pid, other=harm is not stopped), what="the broker is back", seconds_max=120)
+
+    seconds_max = 3 * TRANSACTION_SECONDS
+    wait_until(lambda: unfinished(broker) == [], what=f"no transaction is left: {committed}", seconds_max=seconds_max)
+
+
+@contextmanager
+def committing(settings: Settings) -> Iterator[list[int]]:
+    """Commit transactions over both topics all the time, and count them by producer."""
+    counts, over = [0] * PRODUCERS, Event()
+
+    def commit(number: int) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "transactional.id": f"producer-{number}",
+                "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+                "log_level": 0,
+            }
+        )
+        with suppress(KafkaException):  # the broker is away: this producer is not needed any more
+            producer.init_transactions(60)
+            while not over.is_set():
+                producer.begin_transaction()
+                for topic in PARTITIONS:
+                    producer.produce(topic, b"one")
+                producer.commit_transaction(1)
+                counts[number] += 1
+
+    threads = [Thread(target=commit, args=(number,)) for number in range(PRODUCERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield counts
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def unfinished(settings: Settings) -> list[TopicPartition]:
+    """The partitions whose end is not read by who reads only what is committed."""
+    admin = kafka.admin_client(settings)
+
+    def ends(level: IsolationLevel) -> dict[TopicPartition, int]:
+        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's
+        asked = admin.list_offsets(dict.fromkeys(EVERY, end), isolation_level=level)
+        return {one: answer.result().offset for one, answer in asked.items()}
+
+    try:
+        every, committed = ends(IsolationLevel.READ_UNCOMMITTED), ends(IsolationLevel.READ_COMMITTED)
+    except KafkaException:  # it is not quite back
+        return EVERY
+    assert all(every.values())
+    return [one for one in EVERY if every[one] != committed[one]]
+
+
+def is_back(settings: Settings, before: int, *, other: bool) -> bool:
+    """Whether the broker is ready, as another process or the same."""
+    found = part(settings, "kafka")
+    return found.state == "ready" and (found.pid != before) == other
+
+
+def times_in(log: Path, text: str) -> int:
+    """How often a log has a text."""
+    return log.read_text().count(text)
