@@ -6,62 +6,72 @@ dead one runs out, nobody leads any partition, which Kafka takes for deleted: it
 markers, and who reads only what is committed waits for ever. A broker that starts without partitions is given them when
 it can serve them. Measured in docs/decisions/0040-the-dead-broker-is-declared-dead-first.md.
 
-Started by `python -m deltaworks.local.broker`; the settings come from the environment.
+Started by `python -m deltaworks.local.broker FOLDER LISTENER COMMAND...`: where the node keeps its data, where its
+controller listens, and what starts it. It needs nothing else: a broker comes back whatever the project's files say.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from threading import Timer
 
-from deltaworks.local.kafka import controller_listener, node_command, node_folder
-from deltaworks.settings import Settings
+_LEADS = b"Performing controller activation"
+_DECLARED = b"because its session has timed out"
+"""The controller's lines when it begins to count how long brokers are silent, and when it declares one dead."""
+_SILENT_SECONDS = 0.5
+_LEADS_SECONDS = 6 * _SILENT_SECONDS  # after that long there was nobody to declare dead: it died again before it led
+_WRITTEN_SECONDS = 0.3  # the line comes before the record is in the controller's log, 25 ms by default
+_SECONDS_MAX = 60.0
 
-_SESSION_SECONDS = 0.5
-_LEADS, _DECLARED = b"Performing controller activation", b"because its session has timed out"
-"""What the controller says when it counts from, and when it has declared a broker dead."""
-_SECONDS_AFTER_LEADS = 6 * _SESSION_SECONDS  # it was declared dead before, and died again
-_SECONDS_MAX = 60.0  # a busy machine; the broker is refused then while the dead one is registered, and starts again
 
-
-def main() -> None:
-    """Become the node."""
-    settings = Settings.load()
-    if _died(settings):
-        _declare_dead(settings)
-    command = node_command(settings, {})
+def main(folder: Path, listener: str, command: list[str]) -> None:
+    """Become the node; ends with a message where its controller alone did not get so far as to lead."""
+    os.chdir(folder.parent)
+    if _died(folder) and not _declare_dead([*command, *_alone(listener)]):
+        sys.exit("the controller alone did not come to lead: what it says is above")
     os.execv(command[0], command)  # noqa: S606  # the supervisor watches this process
 
 
-def _died(settings: Settings) -> bool:
+def _died(folder: Path) -> bool:
     """Whether there was a broker that did not end well: one that does leaves a file, which the next one takes away."""
-    folder = node_folder(settings)
     return (folder / "__cluster_metadata-0").is_dir() and not (folder / ".kafka_cleanshutdown").exists()
 
 
-def _declare_dead(settings: Settings) -> None:
-    alone = {
+def _alone(listener: str) -> list[str]:
+    settings = {
         "process.roles": "controller",
-        "listeners": controller_listener(settings),
-        "advertised.listeners": controller_listener(settings),
-        "broker.session.timeout.ms": f"{_SESSION_SECONDS * 1000:.0f}",
-        "broker.heartbeat.interval.ms": f"{_SESSION_SECONDS * 200:.0f}",
+        "listeners": listener,
+        "advertised.listeners": listener,
+        "broker.session.timeout.ms": f"{_SILENT_SECONDS * 1000:.0f}",
     }
-    with subprocess.Popen(node_command(settings, alone), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as node:
-        assert node.stdout is not None  # for mypy: it was asked for
-        timers = [Timer(_SECONDS_MAX, node.terminate)]
-        timers[0].start()
-        for line in node.stdout:
+    return [word for name, value in settings.items() for word in ("--override", f"{name}={value}")]
+
+
+def _declare_dead(command: list[str]) -> bool:
+    """Run the controller until it has declared the broker dead; says whether it came to lead."""
+    leads, timers = False, list[Timer]()
+
+    def within(seconds: float, end: Callable[[], None]) -> None:
+        timers.append(Timer(seconds, end))
+        timers[-1].start()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as controller:
+        within(_SECONDS_MAX, controller.kill)
+        assert controller.stdout is not None  # for mypy: it was asked for
+        for line in controller.stdout:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
             if _LEADS in line:
-                timers.append(Timer(_SECONDS_AFTER_LEADS, node.terminate))
-                timers[-1].start()
+                leads = True
+                within(_LEADS_SECONDS, controller.terminate)
             elif _DECLARED in line:
-                node.terminate()
-        for timer in timers:
-            timer.cancel()
+                within(_WRITTEN_SECONDS, controller.terminate)
+    for timer in timers:
+        timer.cancel()
+    return leads
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

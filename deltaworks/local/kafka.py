@@ -4,7 +4,7 @@ import base64
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,9 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # nobody takes over from the only broker, so to declare it dead while it lives only harms: see broker.py
-    "broker.session.timeout.ms": str(10 * 60 * 1000),
+    # nobody takes over from the only broker, so to declare it dead while it lives only harms: see broker.py. But less
+    # than the 60 s for which a broker asks to be let in: the registration of one that died must not outlast them
+    "broker.session.timeout.ms": "45000",
     "broker.heartbeat.interval.ms": "500",  # it is let in at one of them (default 2 s)
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -74,11 +75,16 @@ _SETTINGS = {
 
 def parts(settings: Settings) -> tuple[Part, ...]:
     """The broker."""
+    run = ("kafka.Kafka", _properties(settings))
     return (
         Part(
             name="kafka",
             of="kafka",
-            command=(str(settings.spark_python), "-m", "deltaworks.local.broker"),
+            command=(
+                *(str(settings.spark_python), "-m", "deltaworks.local.broker"),
+                *(str(_folder(settings)), _controller(settings)),
+                *java_command(settings, heap="384m", classpath=settings.jars / "broker", run=run),
+            ),
             folder=ROOT,
             log=settings.logs / "kafka.log",
             after=("kafka-files",),
@@ -87,23 +93,6 @@ def parts(settings: Settings) -> tuple[Part, ...]:
             stop_seconds=20,
         ),
     )
-
-
-def node_command(settings: Settings, overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """The node, with some settings other than those in its file."""
-    changed = [word for name, value in overrides.items() for word in ("--override", f"{name}={value}")]
-    run = ("kafka.Kafka", _properties(settings), *changed)
-    return java_command(settings, heap="384m", classpath=settings.jars / "broker", run=run)
-
-
-def controller_listener(settings: Settings) -> str:
-    """Where the node's controller listens."""
-    return f"CONTROLLER://127.0.0.1:{settings.port_kafka_controller}"
-
-
-def node_folder(settings: Settings) -> Path:
-    """Where the node keeps its topics and the controller's log."""
-    return settings.data / "kafka"
 
 
 def java_command(settings: Settings, *, heap: str, classpath: Path, run: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,12 +115,12 @@ def write_config(settings: Settings) -> None:
     folder = settings.data / "config"
     private_folder(folder)
     (folder / "log4j2.properties").write_text(_LOGGING)
-    Path(_properties(settings)).write_text(_rendered(settings, node_folder(settings)))
+    Path(_properties(settings)).write_text(_rendered(settings, _folder(settings)))
 
 
 def format_storage(settings: Settings) -> None:
     """Give the broker's folder its ids, once; beside its place, so that one cut off half way is never used."""
-    folder = node_folder(settings)
+    folder = _folder(settings)
     if (folder / "meta.properties").is_file():
         return
     fresh, config = settings.data / "kafka.new", settings.data / "config" / "kafka-format.properties"
@@ -236,10 +225,18 @@ def _properties(settings: Settings) -> str:
     return str(settings.data / "config" / "kafka.properties")
 
 
+def _folder(settings: Settings) -> Path:
+    return settings.data / "kafka"
+
+
+def _controller(settings: Settings) -> str:
+    return f"CONTROLLER://127.0.0.1:{settings.port_kafka_controller}"
+
+
 def _rendered(settings: Settings, folder: Path) -> str:
     values = _SETTINGS | {
         "controller.quorum.voters": f"1@127.0.0.1:{settings.port_kafka_controller}",
-        "listeners": f"PLAINTEXT://{settings.kafka},{controller_listener(settings)}",
+        "listeners": f"PLAINTEXT://{settings.kafka},{_controller(settings)}",
         "advertised.listeners": f"PLAINTEXT://{settings.kafka}",
         "log.dirs": str(folder),
     }
