@@ -20,14 +20,15 @@ from deltaworks.settings import Settings
 class System:
     """A query that gives one row with one text.
 
-    `served`: it asks the serving database. `optional`: what it asks for may not be there.
+    `served`: it asks the serving database. `without`: what is said where the tables that it asks for are not there,
+    which is no error then.
     """
 
     name: str
     tables: str
     sql: str
     served: bool = False
-    optional: bool = False
+    without: str = ""
 
 
 SYSTEMS = (
@@ -172,13 +173,15 @@ SYSTEMS = (
             || (select count(distinct id) from notify.dead_letters) || ' among the dead letters'
             from notify.delivered""",
         served=True,
-        optional=True,
+        without="nobody yet: the programs that do it start with the stack",
     ),
 )
 
 
 _CANNOT = "- ("
 """A line that is not there begins so; the reason follows."""
+_MISSING = 'relation "'
+"""What Postgres says of a table that is not there begins so."""
 
 
 def lines(settings: Settings) -> list[dict[str, object]]:
@@ -193,21 +196,16 @@ def lines(settings: Settings) -> list[dict[str, object]]:
 
 
 def silent(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    """Lines that say nothing: the table cannot be asked, or a null among the numbers makes the whole text null.
-
-    Nobody has to have been told: the programs that do it are started by themselves.
-    """
-    optional = {one.name for one in SYSTEMS if one.optional}
-    return [
-        line for line in told
-        if not line["found"] or (str(line["found"]).startswith(_CANNOT) and line["system"] not in optional)
-    ]  # fmt: skip
+    """Lines that say nothing: the table cannot be asked, or a null among the numbers makes the whole text null."""
+    return [line for line in told if not line["found"] or str(line["found"]).startswith(_CANNOT)]
 
 
 def _or_error(text: Callable[[System], object], system: System) -> object:
     try:
         return text(system)
     except DeltaworksError as error:
+        if system.without and error.finding.startswith(_MISSING):
+            return system.without
         return f"{_CANNOT}{error.finding})"
 
 

@@ -71,7 +71,7 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-_LINE = ("topic", "partition", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
+_LINE = ("topic", "partition", "table", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
 _GAPS = ("topic", "partition", "gaps")
 _OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")
 _SHEET = ("table", "verdict", "rows", "read", "taken")

@@ -37,14 +37,10 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
         return
     columns = [_Column.of(name, [row[name] for row in rows], whole=place == 0) for place, name in enumerate(rows[0])]
     tight = sum(column.widest + _GAP for column in columns) - _GAP > out.width
-    # where there is little room: headers of numbers fold anywhere, texts between words, and these share what is left
-    texts = [column for column in columns if not column.whole]
-    left = out.width - sum(max(column.least, _HEADER_MIN) + 1 for column in columns if column.whole)
-    share = left // max(len(texts), 1) - 1
+    rooms = _rooms(columns, out.width)
     grid = Grid(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     grid.padding = (0, 1, 0, 0) if tight else (0, 1)
-    for column in columns:
-        room = max(column.least, _HEADER_MIN if column.whole else share)
+    for column, room in zip(columns, rooms, strict=True):
         grid.add_column(
             column.name.replace("_", " "),
             justify="right" if column.numeric else "left",
@@ -54,7 +50,29 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
         )
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
-    out.print(grid)
+    # what does not fit is folded by the terminal: Rich would leave it out
+    least = sum(room + 1 for room in rooms) if tight else 0
+    out.print(grid, width=max(out.width, least), crop=False)
+
+
+def _rooms(columns: Sequence["_Column"], width: int) -> list[int]:
+    """How wide columns are where there is little room: texts fold between words, and share what is left.
+
+    What they do not need keeps headers of numbers from folding within their words, as many of them as it can.
+    """
+    rooms = [max(column.least, _HEADER_MIN if column.whole else 0) for column in columns]
+    texts = [place for place, column in enumerate(columns) if not column.whole]
+    left = width - sum(room + 1 for room, column in zip(rooms, columns, strict=True) if column.whole)
+    share = left // max(len(texts), 1) - 1
+    for place in texts:
+        rooms[place] = max(columns[place].least, min(columns[place].widest, share))
+    left -= sum(rooms[place] + 1 for place in texts)
+    for place in sorted(range(len(columns)), key=lambda place: columns[place].header - rooms[place]):
+        more = columns[place].header - rooms[place]
+        if 0 < more <= left:
+            rooms[place] += more
+            left -= more
+    return rooms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +84,8 @@ class _Column:
     whole: bool
     widest: int
     least: int
+    header: int
+    """Of the longest word of its header."""
 
     @classmethod
     def of(cls, name: str, values: Sequence[object], *, whole: bool) -> "_Column":
@@ -79,6 +99,7 @@ class _Column:
             whole=numeric or whole,
             widest=max(len(name), *map(len, cells)),
             least=min(max(map(len, parts)), _WORD_MAX),
+            header=max(map(len, name.split("_"))),
         )
 
 

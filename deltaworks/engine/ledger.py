@@ -25,13 +25,14 @@ value, rows that came too late."""
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One topic-partition: what the broker has, what was read, where it went.
+    """One topic-partition, as one table of bronze reads it: what the broker has, what was read, where it went.
 
     read_up_to - first = rows + gaps + lost; gaps = markers + aborted + compacted + missing + gone + not_asked.
     """
 
     topic: str
     partition: int
+    table: str
     first: int
     end: int | None
     read_up_to: int
@@ -170,6 +171,7 @@ class Ledger:
                 line = Line(
                     topic=topic,
                     partition=int(partition),
+                    table=declared.name,
                     first=first,
                     end=None if edge is None else edge.high,
                     read_up_to=upto,
@@ -274,5 +276,6 @@ def _line_verdict(line: Line) -> str:
     if line.not_asked < 0:
         return f"RED: {-line.not_asked} rows are counted that bronze does not have"
     if line.end is not None and line.read_up_to < line.end:
-        return f"behind {line.end - line.read_up_to} offsets"
+        behind = line.end - line.read_up_to
+        return f"behind {behind} offset{'' if behind == 1 else 's'}"
     return "ok"

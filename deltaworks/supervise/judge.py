@@ -146,15 +146,16 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
     if rows == 0:
         quiet = _still(seen, heartbeat, "last_commit_at") > limits.quiet_seconds
         return Verdict(state="idle" if quiet else "healthy", reason=f"{pid}, nothing waits")
+    wait = "1 row waits" if rows == 1 else f"{rows:,} rows wait"
     if seen.busy_with:
-        return Verdict(state="healthy", reason=f"{pid} works on {seen.busy_with}; {rows:,} rows wait")
+        return Verdict(state="healthy", reason=f"{pid} works on {seen.busy_with}; {wait}")
     still = _still(seen, heartbeat, "last_commit_at", "last_batch_at")
     if min(still, watched_seconds) > limits.no_progress_seconds:
-        reason = f"{pid} is alive, {rows:,} rows wait, nothing was committed for {still:.0f} s"
+        reason = f"{pid} is alive, {wait}, nothing was committed for {still:.0f} s"
         return Verdict(state="stuck", reason=f"{reason}{_with_error(heartbeat)}", needs="kill")
     if aside:
-        return Verdict(state="detached", reason=f"{pid}, {rows:,} rows wait, {aside}")
-    moving = f"{pid}, {rows:,} rows wait, {speed:,.0f} rows/s{_with_error(heartbeat)}"
+        return Verdict(state="detached", reason=f"{pid}, {wait}, {aside}")
+    moving = f"{pid}, {wait}, {speed:,.0f} rows/s{_with_error(heartbeat)}"
     return Verdict(state="behind" if rows > limits.behind_rows else "healthy", reason=moving)
 
 

@@ -98,8 +98,8 @@ def test_each_system_has_its_line(drained: Drained) -> None:
     """What the demo prints last: each query finds its tables, in the lake or in the serving database, and numbers."""
     found = {line["system"]: str(line["found"]) for line in lines(drained.settings)}
 
-    assert {name for name, text in found.items() if text.startswith("- (")} == {"told to somebody"}  # nobody told
-    assert [name for name, text in found.items() if not re.search(r"\d", text)] == ["told to somebody"]
+    assert [name for name, text in found.items() if text.startswith("- (")] == []
+    assert [name for name, text in found.items() if not re.search(r"\d", text)] == ["told to somebody"]  # nobody told
     assert found["daily report"].startswith(f"{drained.sent['orders_placed']} orders")
 
 

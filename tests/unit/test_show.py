@@ -41,3 +41,35 @@ def test_a_narrow_terminal_shows_every_word_and_number(monkeypatch: pytest.Monke
     words = written.getvalue().split()
     assert {"gold.page_views_per_minute", "refused,", "12,571", "1,234", "2,430"} <= {*words}
     assert max(map(len, written.getvalue().splitlines())) <= 80
+
+
+def test_headers_fold_within_words_only_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a text does not need goes to them, to those first that need least."""
+    row = {"table": "t" * 30, "verdict": "ok", "superseded": 12, "refused": 1, "not_mine": 2, "duplicate": 3}
+
+    assert headers(row, width=90, monkeypatch=monkeypatch) == "table verdict superseded refused not mine duplicate"
+    assert headers(row, width=75, monkeypatch=monkeypatch) == "not table verdict superseded refused mine duplicate"
+    assert headers(row, width=70, monkeypatch=monkeypatch) == "super not table verdict seded refused mine duplicate"
+
+
+def test_what_does_not_fit_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal folds the lines: that is hard to read, and better than columns that nobody knows of."""
+    written = StringIO()
+    monkeypatch.setattr(show, "out", Console(file=written, width=40))
+    numbers = {f"number_{place}": place * 1_000 for place in range(12)}
+
+    show.listing([{"table": "gold.page_views_per_minute", **numbers}], title="Tables", as_json=False)
+
+    words = written.getvalue().split()
+    assert {f"{number:,}" for number in numbers.values()} <= {*words}
+    assert "gold.page_views_per_minute" in words
+
+
+def headers(row: dict[str, object], *, width: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The words above a table, as they are read."""
+    written = StringIO()
+    monkeypatch.setattr(show, "out", Console(file=written, width=width))
+    show.listing([row], title="Tables", as_json=False)
+    _, *lines, _ = written.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return " ".join(" ".join(lines).split())
