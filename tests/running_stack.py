@@ -8,22 +8,20 @@
 
 import json
 import os
-import random
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from deltaworks import processes
 from deltaworks.local import stack
 from deltaworks.local.part import PartState
 from deltaworks.settings import ROOT, Settings
+from tests.ports import free_ports
 
 START_SECONDS_MAX = 240.0  # the whole stack takes 30 s; the rest is for a busy machine
-_PORTS_FROM, _PORTS_EACH = 20_000, 4_000  # below those that the system gives to clients
 
 
 @contextmanager
@@ -68,20 +66,6 @@ def load_scratch(project: Path, *, data: Path) -> Settings:
     ports = zip(names, free_ports(len(names)), strict=True)
     environment = {f"DELTAWORKS_{name.upper()}": str(port) for name, port in ports}
     return Settings.load(project, environment=environment, data=data)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now; processes of a test run have ranges of their own, for a port is taken later on."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = _PORTS_FROM + worker * _PORTS_EACH
-    free: list[int] = []
-    for port in random.sample(range(first, first + _PORTS_EACH), _PORTS_EACH):
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            free.append(port)
-        if len(free) == count:
-            return free
-    raise RuntimeError(f"not {count} free ports from {first} on")
 
 
 def left_over(settings: Settings) -> list[str]:

@@ -11,7 +11,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from deltaworks.local.postgres import binaries
+from tests.ports import free_ports
 
 START_SECONDS_MAX = 30  # initdb and start take about one second; the rest is for a busy machine
 STOP_SECONDS_MAX = 10
@@ -41,7 +41,7 @@ class ScratchPostgres:
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         """Create the cluster; `settings` are added to those of postgresql.conf."""
-        self.folder, self.port, self.password = folder, _free_port(), secrets.token_urlsafe(16)
+        self.folder, self.port, self.password = folder, free_ports(1)[0], secrets.token_urlsafe(16)
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {**_SETTINGS, **(settings or {}), "port": str(self.port)}
         self._initdb()
@@ -141,10 +141,3 @@ def _give(path: Path) -> None:
     if os.geteuid() == 0:
         entry = pwd.getpwnam("nobody")
         os.chown(path, entry.pw_uid, entry.pw_gid)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -25,7 +25,8 @@ from deltaworks.local import stack as local_stack
 from deltaworks.local.doctor import LOOPBACK, examine
 from deltaworks.local.part import UP, StackState
 from deltaworks.settings import Settings
-from tests.running_stack import free_ports, left_over, part, running_stack, wait_until
+from tests.ports import free_ports
+from tests.running_stack import left_over, part, running_stack, wait_until
 from tests.stack.conftest import StartParts
 
 

@@ -24,7 +24,8 @@ from confluent_kafka.admin import AdminClient
 from deltaworks.local import stack as local_stack
 from deltaworks.settings import ROOT, Settings
 from shop.notify.member import TOPIC
-from tests.running_stack import free_ports, part, running_stack, wait_until
+from tests.ports import free_ports
+from tests.running_stack import part, running_stack, wait_until
 
 StartParts = Callable[..., Settings]
 PARTITIONS = 4

@@ -8,13 +8,15 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deltaworks import processes
 from deltaworks.local.part import Part, PartState, Plan, Probe, StackState
-from tests.running_stack import free_ports, wait_until
+from tests.ports import free_ports
+from tests.running_stack import wait_until
 
 _SLEEP = "import time; time.sleep(1000)"
 _ANSWER = """
@@ -104,9 +106,8 @@ def test_part_that_ends_is_started_again_after_a_pause_that_doubles(scratch: Scr
 
 def test_part_without_a_probe_is_ready_when_it_stands(scratch: Scratch) -> None:
     """Nothing can be asked of it: one that lives on is ready, one that dies at once never is."""
-    scratch.follow(
-        scratch.program("stands", "import time; time.sleep(1000)"), scratch.program("falls", "raise SystemExit(1)")
-    )
+    falls = replace(scratch.program("falls", ""), command=("false",))  # at once: an interpreter takes a moment to start
+    scratch.follow(scratch.program("stands", "import time; time.sleep(1000)"), falls)
     scratch.wait_for("stands", lambda one: one.state == "ready")
     scratch.wait_for("falls", lambda one: one.restarts == 2)
 
@@ -205,8 +206,8 @@ def test_killed_guard_is_replaced(scratch: Scratch) -> None:
 def test_part_that_hangs_is_killed_and_started_again(scratch: Scratch) -> None:
     """A stopped process is alive and does nothing: what counts is whether it answers."""
     port = free_ports(1)[0]
-    probe = Probe(kind="http", port=port, every_seconds_ready=0.2, seconds_max=0.5)
-    scratch.follow(scratch.program("page", _ANSWER, str(port), probe=probe, hung_seconds=1.0))
+    probe = Probe(kind="http", port=port, every_seconds_ready=0.2, seconds_max=2.0)
+    scratch.follow(scratch.program("page", _ANSWER, str(port), probe=probe, hung_seconds=4.0))
     hung = scratch.wait_for("page", lambda one: one.state == "ready").pid
     assert hung is not None
 
@@ -239,7 +240,7 @@ def test_parts_stop_in_reverse_order_and_the_stubborn_is_killed(scratch: Scratch
         "    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n    class Page",
     )
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('up', 'w'); time.sleep(1000)"
-    base = scratch.program("base", notes_its_end, str(port), probe=Probe(kind="http", port=port))
+    base = scratch.program("base", notes_its_end, str(port), probe=Probe(kind="http", port=port), stop_seconds=10)
     scratch.follow(base, scratch.program("needs", stubborn, after=("base",)))
     wait_until((scratch.run / "up").exists, what="both are up", seconds_max=30)
     session = scratch.pid("needs")

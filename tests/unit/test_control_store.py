@@ -187,7 +187,7 @@ def test_broken_connection_is_opened_again_by_the_call_that_finds_it(store: Stor
 
     found = store.apps()
 
-    assert ended == [(True,)]
+    assert {*ended} == {(True,)}  # one of another store, which was closed just before, may be there still
     assert len(found) == 2
 
 
@@ -213,14 +213,15 @@ def test_store_is_not_reachable_while_the_server_is_away_and_works_when_it_is_ba
 
 def test_silent_server_is_given_up(own_postgres: ScratchPostgres) -> None:
     """A server that is stopped, not dead, does not hold its callers for ever."""
-    with Store(own_postgres.database("control"), answer_seconds=0.5) as store:
+    with Store(own_postgres.database("control"), answer_seconds=2) as store:
         store.migrate()
         watcher = psycopg.connect(own_postgres.dsn, autocommit=True)
         store.apps()
-        ((pid,),) = watcher.execute("select pid from pg_stat_activity where datname = 'control'").fetchall()
+        newest = "select pid from pg_stat_activity where datname = 'control' order by backend_start desc limit 1"
+        ((pid,),) = watcher.execute(newest).fetchall()
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(ControlError, match=r"not reachable\. no answer within 0\.5 s"):
+            with pytest.raises(ControlError, match=r"not reachable\. no answer within 2 s"):
                 store.apps()
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -231,11 +232,11 @@ def test_silent_server_is_given_up(own_postgres: ScratchPostgres) -> None:
 
 def test_statement_that_waits_for_a_lock_is_given_up(control_dsn: str) -> None:
     """A lock that somebody holds becomes an error, and the connection goes on."""
-    with Store(control_dsn, statement_seconds=0.2) as store:
+    with Store(control_dsn, statement_seconds=1) as store:
         with psycopg.connect(control_dsn) as other:
             other.execute("lock table apps in access exclusive mode")
 
-            with pytest.raises(ControlError, match=r"no answer within 0\.2 s"):
+            with pytest.raises(ControlError, match=r"no answer within 1 s"):
                 store.apps()
 
         assert len(store.apps()) == 2

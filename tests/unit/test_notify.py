@@ -28,7 +28,7 @@ from shop.notify.channels import Mail, RefusedError, TemporaryError, Webhook
 from shop.notify.confirmation import Confirmation, Letter, MalformedError, read
 from shop.notify.delivery import Delivery
 from shop.notify.records import Records
-from tests.running_stack import free_ports
+from tests.ports import free_ports
 from tests.scratch_postgres import ScratchPostgres
 
 ORDER = Confirmation(
@@ -225,7 +225,7 @@ def test_an_answer_that_never_ends_is_none(begin: bytes, monkeypatch: pytest.Mon
 
 def test_status_is_the_answer_though_the_rest_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was taken is not sent again, and what was refused neither."""
-    monkeypatch.setattr(channels, "_TELL_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "_TELL_SECONDS", 2.0)
 
     with trickling(b"HTTP/1.1 410 Gone\r\nServer: ") as port, pytest.raises(RefusedError, match="answered 410"):
         Webhook(f"http://127.0.0.1:{port}/").tell("a", ORDER)

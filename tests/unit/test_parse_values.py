@@ -179,6 +179,7 @@ REFUSED: list[Case] = [
             "\u0662026-11-21T10:00:00Z",
         )
     ],
+    ("timestamp", None, '"0000-12-31T23:59:00-23:59"', "not a timestamp"),  # 0001-01-01 in UTC
     ("timestamp", None, '"0001-01-01T00:00:00+00:01"', "out of range"),
     ("timestamp", None, '"9999-12-31T23:59:59-00:01"', "out of range"),
     ("timestamp", None, '"infinity"', "special value"),

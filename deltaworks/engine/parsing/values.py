@@ -40,7 +40,8 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 _NONE = type(None)
 # one grammar for both engines (Python's and Arrow's RE2): ASCII digits only, whole text
-_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"  # Arrow reads a year 0, which Python does not have
+_DATE = rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}"
 _MINUTE = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 _TIMESTAMP = rf"{_DATE}T{_MINUTE}:[0-5][0-9](\.[0-9]{{1,6}})?(Z|[+-]{_MINUTE})"
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"  # as JSON writes one
