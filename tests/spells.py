@@ -153,13 +153,18 @@ def record(topic: str, number: int, member: int | None, at: datetime) -> Record:
 
 
 def records(batches: int, each: int) -> Iterator[list[Record]]:
-    """Give batches in which times are often exactly a gap or the bound apart, or far behind."""
+    """Give batches in which times are often exactly a gap or the bound apart, or far behind.
+
+    Each begins with a note at the newest time; the next one is late, but in the first batch.
+    """
     chance, number = seeded(), 0
     for batch in range(batches):
         now, made = START + batch * GAP / 2, []
-        for _ in range(each):
+        for place in range(each):
             number += 1
             back = chance.choice((0 * GAP, GAP, GAP + MOMENT, AFTER, AFTER + MOMENT, GAP * chance.random() * 6))
-            member = chance.choice((1, 2, 2, 3, None))
-            made.append(record(chance.choice(("notes", "notes", "replies")), number, member, now - back))
+            member, topic = chance.choice((1, 2, 2, 3, None)), chance.choice(("notes", "notes", "replies"))
+            if place < 2:
+                topic, back = "notes", (0 * GAP, 7 * GAP)[place]
+            made.append(record(topic, number, member, now - back))
         yield made

@@ -33,7 +33,7 @@ from deltaworks.cli.show import out
 from deltaworks.engine.ledger import Ledger
 from deltaworks.local import connect, stack
 from deltaworks.settings import ROOT, Settings
-from tests.chaos.workload import DOCUMENTS, PAIRS, PLAIN, WIDE, Source, Workload, rows
+from tests.chaos.workload import BODY_BYTES, DOCUMENTS, PAIRS, PLAIN, WIDE, Source, Workload, rows
 from tests.running_stack import connector_for, left_over, load_scratch, part, wait_until
 
 PROJECT = ROOT / "tests" / "changes"
@@ -94,6 +94,7 @@ def run(
         _kill_connect(settings)
         say(f"Connect killed in the snapshot, after {_end(settings)} records")
         wait_until(lambda: _streams(settings), what="changes that are streamed", seconds_max=SECONDS_MAX)
+        _rare_changes(dsn)
         work.wait(transactions // 3)
         driver = _driver(settings)
         work.wait(transactions // 6)
@@ -120,6 +121,16 @@ def _fill(dsn: str, count: int) -> None:
             "insert into public.plain select %s + n, n, n, 'there before', now() from generate_series(1, %s) as n",
             (FIRST_OF_MANY, count),
         )
+
+
+def _rare_changes(dsn: str) -> None:
+    """Change a row without its large text, and the key of another: the sessions may not come to do it."""
+    number = 10 * FIRST_OF_MANY  # nobody else has these keys
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("insert into public.documents values (%s, 1, %s)", (number, "x" * BODY_BYTES))
+        connection.execute("update public.documents set n = 2 where id = %s", (number,))
+        connection.execute("insert into public.plain (id, n, note, at) values (%s, 1, '', now())", (number,))
+        connection.execute("update public.plain set id = id + 1 where id = %s", (number,))
 
 
 def _kill_connect(settings: Settings) -> None:

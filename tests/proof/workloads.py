@@ -81,7 +81,8 @@ def _views(chance: Random) -> Batches:
 
 
 def _changes(chance: Random) -> Batches:
-    records = random_changes(chance, 90)
+    gone = {**_ORDER, "order_id": 20}  # of the others none may be deleted
+    records = [change("c", gone, lsn=1_000), change("d", gone, lsn=1_001), *random_changes(chance, 90)]
     seen = {key["order_id"] for record in records if "order_id" in (key := json.loads(record.key or b"{}"))}
     old = [change("c", {**_ORDER, "order_id": number}, lsn=0) for number in sorted(seen)]
     bad = Record(topic="shop.changes", value=b"{", key=b"{}")
@@ -104,6 +105,7 @@ def _letters(chance: Random) -> Batches:
     for part in range(3):
         records = [_note(f"n{part}-{number}", chance, part) for number in range(15)]
         records += [_note(f"f{part}-{words}", chance, part, words=words) for words in _FILTERED]
+        records += [_note(f"l{part}-{late}", chance, part, words=1, late=late) for late in (False, True)]
         records += [records[0], Record(topic="notes", value=b"[]")]
         for _ in range(4):
             one, other = chance.sample(range(_MEMBERS), 2)
@@ -117,9 +119,10 @@ def _letters(chance: Random) -> Batches:
     return [*batches, [filtered, *(_member(number, cities[number], dues[number]) for number in dues)]]
 
 
-def _note(name: str, chance: Random, part: int, *, words: int | None = None) -> Record:
-    late = timedelta(hours=3) if chance.random() < 0.3 else timedelta(seconds=chance.randrange(60))
-    at = START + timedelta(minutes=part) - late
+def _note(name: str, chance: Random, part: int, *, words: int | None = None, late: bool | None = None) -> Record:
+    late = chance.random() < 0.3 if late is None else late
+    back = timedelta(hours=3) if late else timedelta(seconds=chance.randrange(60))
+    at = START + timedelta(minutes=part) - back
     words = chance.randrange(9) if words is None else words
     value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": words}
     return Record(topic="notes", value=json.dumps(value).encode())

@@ -33,6 +33,8 @@ def test_carts_as_of_any_time_are_a_replay_from_the_first_command(spark: SparkSe
     compacted = []
     for turn in range(TURNS):
         asked = [_command(chance, turn, number) for number in range(COMMANDS_PER_TURN)]
+        now = START + timedelta(minutes=5 * turn)
+        asked.append(CartCommand("k20", now, f"m{turn}-sure", 20, "add", 1, 1))  # of the others all may be refused
         sent += asked
         log.send(map(_record, chance.sample([*asked, *chance.sample(sent, 3)], len(asked) + 3)))
         owner.take(log.batch())

@@ -118,7 +118,7 @@ def test_replay_that_gives_other_rows_is_found(spark: SparkSession, walks: Walks
     """One number in gold, one reason in quarantine."""
     walk = walks["tiny", "auto"]
     settings = walk.copy("tend")
-    Intruder(settings, "gold.members_per_city").update("members", "77", "city = 'A'")
+    Intruder(settings, "gold.members_per_city").update("members", "77", "true")
     Intruder(settings, "silver.notes__quarantine").update("reason", "'other'", "topic = 'notes'")
 
     with Picture(walk.catalog, settings.lake) as picture:
