@@ -37,6 +37,7 @@ from tests.running_stack import running_stack
 LEASE_SECONDS = 3.0
 SECONDS_MAX = 240.0  # for anything that a driver says or does; a busy machine starts a JVM in half a minute
 _COMMITS = {"web": 6, "shop": 8}  # so many a driver reaches at least, on both paths
+_LATE_SECONDS = {"auto": 0.3, "spark": 1.5}  # it is still at work then: after these commits it is for 1 s and 12 s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +69,13 @@ class Woken:
 def draw(chance: Random, times: int) -> Iterator[Moment]:
     """Moments by chance: both paths in turn, half of them right after the guard."""
     for number in range(times):
-        app = chance.choice(["shop", "web"])
+        app, path = chance.choice(["shop", "web"]), ("spark", "auto")[number % 2]
         yield Moment(
             app=app,
-            path=("spark", "auto")[number % 2],
+            path=path,
             commit=chance.randint(1, _COMMITS[app]),
             who=chance.choice(["all", "all", "python"]),
-            late_seconds=chance.choice([None, chance.uniform(0, 1.5)]),
+            late_seconds=chance.choice([None, chance.uniform(0, _LATE_SECONDS[path])]),
         )
 
 
