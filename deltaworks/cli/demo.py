@@ -224,8 +224,8 @@ def _report(now: Settings) -> None:
     show.out.print()
     show.listing(
         [
-            {"topic": x.topic, "partition": x.partition, "read up to": x.read_up_to, "rows": x.rows, "gaps": x.gaps,
-             "verdict": x.verdict}
+            {"topic": x.topic, "partition": x.partition, "table": x.table, "read up to": x.read_up_to, "rows": x.rows,
+             "gaps": x.gaps, "verdict": x.verdict}
             for x in books.lines()
         ],
         title="Completeness: read up to = rows + gaps", as_json=False,

@@ -72,7 +72,7 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
 
 
 _LINE = ("topic", "partition", "table", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
-_GAPS = ("topic", "partition", "gaps")
+_GAPS = ("topic", "partition", "table", "gaps")
 _OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")
 _SHEET = ("table", "verdict", "rows", "read", "taken")
 

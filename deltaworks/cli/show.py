@@ -45,33 +45,32 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
             column.name.replace("_", " "),
             justify="right" if column.numeric else "left",
             overflow="fold",
-            min_width=column.least,
+            min_width=room if tight else None,
             max_width=room if tight else None,
         )
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
-    # what does not fit is folded by the terminal: Rich would leave it out
-    least = sum(room + 1 for room in rooms) if tight else 0
-    out.print(grid, width=max(out.width, least), crop=False)
+    out.print(grid, crop=False)  # what does not fit is folded by the terminal: Rich would leave it out
 
 
 def _rooms(columns: Sequence["_Column"], width: int) -> list[int]:
-    """How wide columns are where there is little room: texts fold between words, and share what is left.
+    """How wide columns are where there is little room: texts, which fold between words, share what is left.
 
-    What they do not need keeps headers of numbers from folding within their words, as many of them as it can.
+    What they do not need keeps headers from folding within their words, as many of them as it can.
     """
-    rooms = [max(column.least, _HEADER_MIN if column.whole else 0) for column in columns]
-    texts = [place for place, column in enumerate(columns) if not column.whole]
-    left = width - sum(room + 1 for room, column in zip(rooms, columns, strict=True) if column.whole)
-    share = left // max(len(texts), 1) - 1
-    for place in texts:
-        rooms[place] = max(columns[place].least, min(columns[place].widest, share))
-    left -= sum(rooms[place] + 1 for place in texts)
+    rooms = [max(column.least, min(column.header, _HEADER_MIN)) for column in columns]
+    left = max(width - sum(room + 1 for room in rooms), 0)
+    texts = sorted(
+        (place for place, column in enumerate(columns) if not column.whole),
+        key=lambda place: columns[place].widest - rooms[place],
+    )
+    for before, place in enumerate(texts):
+        more = min(max(columns[place].widest - rooms[place], 0), left // (len(texts) - before))
+        rooms[place], left = rooms[place] + more, left - more
     for place in sorted(range(len(columns)), key=lambda place: columns[place].header - rooms[place]):
         more = columns[place].header - rooms[place]
         if 0 < more <= left:
-            rooms[place] += more
-            left -= more
+            rooms[place], left = rooms[place] + more, left - more
     return rooms
 
 
@@ -99,7 +98,7 @@ class _Column:
             whole=numeric or whole,
             widest=max(len(name), *map(len, cells)),
             least=min(max(map(len, parts)), _WORD_MAX),
-            header=max(map(len, name.split("_"))),
+            header=max(map(len, name.replace("_", " ").split()), default=0),
         )
 
 

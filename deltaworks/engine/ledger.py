@@ -86,7 +86,10 @@ class Ledger:
         }
 
     def lines(self, edges: Mapping[str, Mapping[str, Edge]] | None = None) -> list[Line]:
-        """Every topic-partition; `edges` of the broker, if it can be asked, tell whether reading is complete."""
+        """Every topic-partition, for each table that reads it.
+
+        `edges` of the broker, if it can be asked, tell whether reading is complete.
+        """
         return [line for declared in self.catalog.tables.values() for line in self._lines(declared, edges or {})]
 
     def offsets(self) -> dict[str, dict[str, int]]:

@@ -17,20 +17,20 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 
+# the controller's lines when it begins to count how long brokers are silent, and when it declares one dead
 _LEADS = b"Performing controller activation"
 _DECLARED = b"because its session has timed out"
-"""The controller's lines when it begins to count how long brokers are silent, and when it declares one dead."""
 _SILENT_SECONDS = 0.5
-_LEADS_SECONDS = 6 * _SILENT_SECONDS  # after that long there was nobody to declare dead: it died again before it led
+_LEADS_SECONDS = 6 * _SILENT_SECONDS  # by then nobody is left to declare dead: the last one died before it was let in
 _WRITTEN_SECONDS = 0.3  # the line comes before the record is in the controller's log, 25 ms by default
 _SECONDS_MAX = 60.0
 
 
 def main(folder: Path, listener: str, command: list[str]) -> None:
-    """Become the node; ends with a message where its controller alone did not get so far as to lead."""
+    """Become the node; ends with a message where its controller alone has not done its work."""
     os.chdir(folder.parent)
     if _died(folder) and not _declare_dead([*command, *_alone(listener)]):
-        sys.exit("the controller alone did not come to lead: what it says is above")
+        sys.exit("the controller alone has not declared the dead broker dead: see above; it is started again")
     os.execv(command[0], command)  # noqa: S606  # the supervisor watches this process
 
 
@@ -50,27 +50,32 @@ def _alone(listener: str) -> list[str]:
 
 
 def _declare_dead(command: list[str]) -> bool:
-    """Run the controller until it has declared the broker dead; says whether it came to lead."""
-    leads, timers = False, list[Timer]()
+    """Run the controller until it has declared the broker dead; says whether it has, or found nobody to declare."""
+    done, timers = False, list[Timer]()
 
     def within(seconds: float, end: Callable[[], None]) -> None:
         timers.append(Timer(seconds, end))
         timers[-1].start()
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as controller:
+
+        def enough() -> None:
+            nonlocal done
+            done = True
+            controller.terminate()
+
         within(_SECONDS_MAX, controller.kill)
         assert controller.stdout is not None  # for mypy: it was asked for
         for line in controller.stdout:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
             if _LEADS in line:
-                leads = True
-                within(_LEADS_SECONDS, controller.terminate)
+                within(_LEADS_SECONDS, enough)
             elif _DECLARED in line:
-                within(_WRITTEN_SECONDS, controller.terminate)
+                within(_WRITTEN_SECONDS, enough)
     for timer in timers:
         timer.cancel()
-    return leads
+    return done
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ def parts(settings: Settings) -> tuple[Part, ...]:
             probe=Probe(kind="kafka", port=settings.port_kafka),
             port=settings.port_kafka,
             stop_seconds=20,
+            hung_seconds=30,  # killed before its registration runs out: then the next one begins without its partitions
         ),
     )
 

@@ -86,7 +86,8 @@ def _changes(chance: Random) -> Batches:
     seen = {key["order_id"] for record in records if "order_id" in (key := json.loads(record.key or b"{}"))}
     old = [change("c", {**_ORDER, "order_id": number}, lsn=0) for number in sorted(seen)]
     bad = Record(topic="shop.changes", value=b"{", key=b"{}")
-    return [*([*records[at : at + 30], bad] for at in (0, 30, 60)), old]
+    each = -(-len(records) // 3)
+    return [*([*records[at : at + each], bad] for at in range(0, len(records), each)), old]
 
 
 _AT = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -69,6 +69,7 @@ def days(count: int, *, each: int = 9) -> list[list[Record]]:
         for number in range(each):
             at = START + 4 * day * DAY + timedelta(minutes=7 * number)
             late = timedelta(hours=chance.randrange(1, 30)) if chance.random() < 0.15 else timedelta(0)
+            # of random pages one may be missing
             page = chance.choice(["/", "/cart", "/products/1"]) if number > 1 else ("/", "/cart")[number]
             record = view(1000 * day + number, at=at - late, page=page, user=chance.randrange(3))
             record.at = at

@@ -58,11 +58,24 @@ def test_what_does_not_fit_is_shown_all_the_same(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(show, "out", Console(file=written, width=40))
     numbers = {f"number_{place}": place * 1_000 for place in range(12)}
 
-    show.listing([{"table": "gold.page_views_per_minute", **numbers}], title="Tables", as_json=False)
+    show.listing([{"table": "gold.page_views_per_minute", "why": "", **numbers}], title="Tables", as_json=False)
 
     words = written.getvalue().split()
     assert {f"{number:,}" for number in numbers.values()} <= {*words}
     assert "gold.page_views_per_minute" in words
+    assert "why" in words
+    assert words.count("numbe") + words.count("number") == len(numbers)  # folded as where there is just room
+
+
+def test_texts_share_what_is_left_by_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that needs little takes no more, and the other has the rest."""
+    row = {"table": "t" * 20, "verdict": "ok", "finding": "one two three four five six seven eight", "rows": 12}
+    written = StringIO()
+    monkeypatch.setattr(show, "out", Console(file=written, width=75))
+
+    show.listing([row, row], title="Tables", as_json=False)
+
+    assert "one two three four five six seven eight" in written.getvalue()
 
 
 def headers(row: dict[str, object], *, width: int, monkeypatch: pytest.MonkeyPatch) -> str:

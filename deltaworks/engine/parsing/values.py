@@ -361,8 +361,7 @@ def _timestamps_of_texts(values: list[Any]) -> pa.Array | None:
 
 
 def _dates(values: list[Any]) -> pa.Array | None:
-    array = _cast_texts(values, rf"\A{_DATE}\z", pa.date32())
-    return array if array is None or _within(array.cast(pa.int32()), 1 - _EPOCH_DAY, 2**31) else None
+    return _cast_texts(values, rf"\A{_DATE}\z", pa.date32())
 
 
 def _cast_texts(values: list[Any], pattern: str, arrow: pa.DataType) -> pa.Array | None:
@@ -378,6 +377,6 @@ def _cast_texts(values: list[Any], pattern: str, arrow: pa.DataType) -> pa.Array
 
 
 def _within(array: pa.Array, low: int, high: int) -> bool:
-    """Bounds of `datetime`: Arrow also knows the year 0 and, by an offset, 10000."""
+    """Bounds of `datetime`: an offset can lead out of the years 1 to 9999."""
     found = pc.min_max(array).as_py()
     return found["min"] is None or (low <= found["min"] and found["max"] <= high)
