@@ -56,6 +56,7 @@ def demo(
         _ended(simulator, clock, seconds_max=sending_seconds_max(views, orders))
     finally:
         simulator.terminate() if simulator.poll() is None else None
+    _others_up(now)
     _settled(now, clock)
     equal = _checked(now, clock)
     _report(now)  # before new rows come: it shows what was just compared
@@ -176,6 +177,13 @@ def _ended(simulator: "subprocess.Popen[str]", clock: Clock, *, seconds_max: flo
     sent: dict[str, Any] = json.loads(text)
     shown = ("messages", "duplicates", "late", "malformed", "orders_placed", "orders_paid", "orders_cancelled")
     clock.say("sent: " + ", ".join(f"{sent.get(name, 0):,} {name.replace('_', ' ')}" for name in shown))
+
+
+def _others_up(now: Settings) -> None:
+    """Start the project's programs but the simulator, whose rows would come while the sources are compared."""
+    from deltaworks.local import stack
+
+    stack.up(now, parts=tuple(name for name in now.processes if name != "simulator"), wait_for=())
 
 
 def _settled(now: Settings, clock: Clock) -> None:

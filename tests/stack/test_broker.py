@@ -62,7 +62,7 @@ def killed_again(settings: Settings, pid: int) -> None:
 def stopped(_settings: Settings, pid: int) -> None:
     """Stop the broker for longer than a registration usually holds (9 s), and let it go on."""
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(10)  # that long
+    time.sleep(10)  # the time is what harms: nothing is to be waited for
     os.kill(pid, signal.SIGCONT)
 
 
