@@ -53,10 +53,11 @@ def ledger(
 
 
 def _everything(books: "Ledger", *, as_json: bool) -> None:
-    lines = [asdict(line) for line in books.lines(_edges(books))]
-    sheets = [asdict(sheet) for sheet in books.sheets()]
+    edges = _edges(books)
+    lines = [asdict(line) for line in books.lines(edges)]
+    sheets, balanced = [asdict(sheet) for sheet in books.sheets()], books.balanced(edges)
     if as_json:
-        show.listing([{"topics": lines, "tables": sheets, "balanced": books.balanced}], title="ledger", as_json=True)
+        show.listing([{"topics": lines, "tables": sheets, "balanced": balanced}], title="ledger", as_json=True)
     else:
         show.listing(_narrow(lines, _LINE), title="Topics: offsets read = rows + gaps + lost", as_json=False)
         show.out.print()
@@ -67,7 +68,7 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
         ways = [name for name in sheets[0] if name not in (*_SHEET, "version")] if sheets else []
         show.listing(_narrow(sheets, _SHEET, ways), title=title, as_json=False)
         show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")
-    if not books.balanced:
+    if not balanced:
         raise typer.Exit(1)
 
 

@@ -1,11 +1,21 @@
 """Questions to the broker that Spark does not answer. No Spark here."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from deltaworks.errors import SourceError
 
@@ -18,18 +28,26 @@ _ELECTING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
+# their public names
+_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
 _Answer = TypeVar("_Answer")
 _AGAIN_SECONDS = 0.2
+Stretch = tuple[str, str, int, int]
+"""Topic, partition, first and next offset."""
 
 
-def patiently(ask: Callable[[], _Answer], *, seconds_max: float) -> _Answer:
-    """Ask again while the broker has only just started: it leads its partitions and groups a moment later."""
+def patiently(ask: Callable[[], _Answer], *, seconds_max: float, away: bool = False) -> _Answer:
+    """Ask again while the broker has only just started: it leads its partitions and groups a moment later.
+
+    With `away` also while it does not answer at all.
+    """
     until = time.monotonic() + seconds_max
     while True:
         try:
             return ask()
         except KafkaException as error:
-            if error.args[0].code() not in _ELECTING or time.monotonic() > until:
+            code = error.args[0].code()
+            if not (code in _ELECTING or (away and code in _AWAY)) or time.monotonic() > until:
                 raise
             time.sleep(_AGAIN_SECONDS)  # it does not tell when it has elected
 
@@ -42,18 +60,31 @@ class Edge:
     high: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What tells a record from every other one that could be in its place; `time` in milliseconds since 1970."""
+
+    topic: str
+    partition: str
+    offset: int
+    time: int
+    key: bytes | None
+    value: bytes | None
+
+
 class Broker:
     """Questions to the broker that Spark does not answer, and the consumer group that lag tools look at."""
 
     def __init__(self, *, bootstrap: str, group: str, timeout_seconds: float = 15.0) -> None:
         """Connect lazily; nothing is consumed through this client."""
-        self._timeout = timeout_seconds
+        self._timeout, self._bootstrap = timeout_seconds, bootstrap
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,  # tells a tail of markers from records to come
+                "auto.offset.reset": "error",  # else a reader of what has just been deleted would go to the end
                 "isolation.level": "read_committed",
                 "socket.timeout.ms": 10_000,
                 "log_level": 2,  # its messages about each attempt to connect repeat what the error says
@@ -104,6 +135,57 @@ class Broker:
         at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
         return Edge(edge.low, at) if at_the_end else edge
 
+    def records(self, wanted: Collection[Stretch]) -> list[Record]:
+        """Committed records that are still there; raises SourceError when the broker cannot be asked.
+
+        At the start of a driver only: later its other threads use this client.
+        """
+        found = list[Record]()
+        open_ends = {(topic, partition): upto for topic, partition, _, upto in wanted}
+        self._consumer.assign([TopicPartition(topic, int(part), first) for topic, part, first, _ in wanted])
+        try:
+            while open_ends:
+                message = self._consumer.poll(self._timeout)
+                if message is None:
+                    raise SourceError("the broker", "does not answer", 'Look at "deltaworks status"')
+                error, place = message.error(), (str(message.topic()), str(message.partition()))
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
+                    raise SourceError(f"topic {place[0]}", error.str(), 'Look at "deltaworks status"')
+                record = None if error is not None else _record(message)
+                upto = open_ends.get(place, 0)
+                if record is not None and record.offset < upto:
+                    found.append(record)
+                if record is None or record.offset >= upto - 1:
+                    open_ends.pop(place, None)
+        finally:
+            self._consumer.unassign()
+        return found
+
+    def topic_ids(self, topics: Iterable[str], *, seconds_max: float) -> dict[str, str]:
+        """Topic -> its id, of those that are there; one that is made anew has another, however it is called.
+
+        Raises SourceError when there is no answer in that time.
+        """
+        names = TopicCollection(sorted(set(topics)))
+        try:
+            return patiently(lambda: self._ids(names), seconds_max=seconds_max, away=True)
+        except KafkaException as error:
+            raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
+
+    def _ids(self, names: TopicCollection) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for topic, answer in self._admin.describe_topics(names, request_timeout=self._timeout).items():
+            try:
+                found[topic] = str(answer.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        return found
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "socket.timeout.ms": 10_000, "log_level": 2})
+
     def commit(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
         """Tell the consumer group how far the lake is: for lag tools, never read back."""
         done = [TopicPartition(t, int(p), o) for t, parts in offsets.items() for p, o in parts.items()]
@@ -114,3 +196,15 @@ class Broker:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def _record(message: Message) -> Record:
+    kind, time_ms = message.timestamp()
+    return Record(
+        topic=str(message.topic()),
+        partition=str(message.partition()),
+        offset=int(message.offset() or 0),
+        time=-1 if kind == TIMESTAMP_NOT_AVAILABLE else time_ms,
+        key=message.key(),
+        value=message.value(),
+    )

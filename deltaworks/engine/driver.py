@@ -28,6 +28,7 @@ from deltaworks.engine.heart import Heart
 from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.points import die_at
+from deltaworks.engine.same_log import SameTopics
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
 from deltaworks.errors import (
@@ -194,7 +195,10 @@ class Driver:
         return self.store.take(self.app, epoch=epoch)
 
     def _start(self, spark: SparkSession, flow: Flow, broker: Broker) -> StreamingQuery:
-        starts = flow.begin(broker.edges(flow.topics))
+        topics = SameTopics(broker, flow.topics)  # before the offsets: then those are of these, or of later ones
+        starts = flow.begin(broker.edges(flow.topics), broker)
+        for bronze in flow.bronze:
+            bronze.before_commit = topics.check
         app = self.settings.app(self.app)
         stream = open_stream(
             spark, bootstrap=self.settings.kafka, offsets=starts, rows_per_batch_max=app.rows_per_batch_max
@@ -239,7 +243,7 @@ class Driver:
             return False
         error = query.exception()
         if error is not None:
-            raise error
+            raise self.failure or error  # what a batch met, else wrapped in a trace of Spark's
         if not self.drain:
             raise DeltaworksError(f"app {self.app}", "its query ended by itself", "Look at the log above")
         return True

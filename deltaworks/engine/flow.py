@@ -25,6 +25,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
+from deltaworks.engine.same_log import Asked, refuse_others
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.stretches import times
@@ -291,12 +292,17 @@ class Flow:
         """Topics that the app's bronze tables read."""
         return tuple(topic for writer in self.bronze for topic in writer.declared.topics)
 
-    def begin(self, edges: Mapping[str, Mapping[str, Edge]]) -> dict[str, dict[str, int]]:
-        """Where each topic's source starts: the ledger's positions, checked against what the broker has."""
+    def begin(self, edges: Mapping[str, Mapping[str, Edge]], broker: Asked | None = None) -> dict[str, dict[str, int]]:
+        """Where each topic's source starts: the ledger's positions, checked against what the broker has.
+
+        `broker`, if given, is asked whether the records before them are those of bronze.
+        """
         starts: dict[str, dict[str, int]] = {}
         for writer in self.bronze:
             mine = {topic: edges[topic] for topic in writer.declared.topics}
             position = start_from(writer.table.entry.position, mine)
+            if broker is not None:
+                refuse_others(writer.table.path, writer.table.entry.position, mine, broker)
             writer.begin(position)
             for topic in writer.declared.topics:
                 known = starts.setdefault(topic, {})

@@ -103,10 +103,9 @@ class Ledger:
         """Every table that has been committed to."""
         return [self._sheet(d) for d in self.catalog.tables.values() if d.name in self._standing]
 
-    @property
-    def balanced(self) -> bool:
-        """Whether no table and no topic is red."""
-        verdicts = [line.verdict for line in self.lines()] + [sheet.verdict for sheet in self.sheets()]
+    def balanced(self, edges: Mapping[str, Mapping[str, Edge]] | None = None) -> bool:
+        """Whether no table and no topic is red; `edges` as for `lines`."""
+        verdicts = [line.verdict for line in self.lines(edges)] + [sheet.verdict for sheet in self.sheets()]
         return not any(verdict.startswith("RED") for verdict in verdicts)
 
     @property
@@ -268,6 +267,8 @@ def _standing(path: Path) -> _Standing | None:
 
 
 def _line_verdict(line: Line) -> str:
+    if line.end is not None and line.end < line.read_up_to:
+        return "RED: the topic ends before what was read: it was made anew, or lost its end"
     if line.lost:
         return f"RED: {line.lost} offsets were gone before they were read"
     if line.missing:

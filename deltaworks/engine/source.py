@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Position
-from deltaworks.errors import SourceError
+from deltaworks.engine.same_log import made_anew
 
 BRONZE = pa.schema(
     [
@@ -30,22 +30,23 @@ BRONZE = pa.schema(
 def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
     """Where reading goes on, with what the broker no longer has noted as lost.
 
-    Raises SourceError when a topic ends before the position: it was deleted and made anew.
+    Raises SourceError when a topic ends before the position: it was deleted and made anew. Whether what is below the
+    position is what was read is told by `same_log`.
     """
     offsets = {topic: dict(parts) for topic, parts in position.offsets.items()}
     first = {topic: dict(parts) for topic, parts in position.first.items()}
     lost = {topic: dict(parts) for topic, parts in position.lost.items()}
     for topic, parts in edges.items():
+        for partition, upto in position.offsets.get(topic, {}).items():
+            if upto > 0 and partition not in parts:
+                raise made_anew(f"topic {topic} partition {partition}", f"is gone, the ledger has read up to {upto}")
         for partition, edge in parts.items():
             if partition not in offsets.setdefault(topic, {}):  # one that was added meanwhile was read from 0 on
                 first.setdefault(topic, {}).setdefault(partition, edge.low)
             now = offsets[topic].setdefault(partition, edge.low)
             if now > edge.high:
-                raise SourceError(
-                    f"topic {topic} partition {partition}",
-                    f"ends at offset {edge.high}, the ledger has read up to {now}: it was made anew",
-                    "Restore the topic, or rebuild the tables that read it",
-                )
+                finding = f"ends at offset {edge.high}, the ledger has read up to {now}"
+                raise made_anew(f"topic {topic} partition {partition}", finding)
             if now < edge.low:
                 parts_lost = lost.setdefault(topic, {})
                 parts_lost[partition] = parts_lost.get(partition, 0) + edge.low - now

@@ -13,6 +13,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from deltaworks import processes
+from deltaworks.engine.broker import Broker
 from deltaworks.local import kafka
 from deltaworks.settings import Settings
 from tests.running_stack import part, running_stack, wait_until
@@ -79,6 +80,24 @@ def test_transactions_end_whatever_the_broker_went_through(broker: Settings, har
 
     seconds_max = 3 * TRANSACTION_SECONDS
     wait_until(lambda: unfinished(broker) == [], what=f"no transaction is left: {committed}", seconds_max=seconds_max)
+
+
+def test_topic_is_known_again_after_the_brokers_death(broker: Settings) -> None:
+    """Who asks which topics there are waits for the next one's answer."""
+    asked = Broker(bootstrap=broker.kafka, group="test")
+    topics = [*PARTITIONS, *PARTITIONS, "none"]
+    wait_until(lambda: len(asked.topic_ids(topics, seconds_max=10)) == len(PARTITIONS), what="the new topics are known")
+    before = asked.topic_ids(topics, seconds_max=10)
+    pid = part(broker, "kafka").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    after = asked.topic_ids(PARTITIONS, seconds_max=60)
+    asked.close()
+
+    assert before == after
+    assert set(after) == set(PARTITIONS)
+    assert len(set(after.values())) == len(PARTITIONS)
 
 
 @contextmanager

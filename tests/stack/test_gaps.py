@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from deltaworks.engine.broker import Broker
 from deltaworks.engine.gaps import BrokerWitness, Stretch, explain, rows_of
 from deltaworks.engine.source import BRONZE
 from deltaworks.errors import SourceError
@@ -162,6 +163,23 @@ def test_many_gaps_are_asked_in_few_reads(broker: Settings, witness: BrokerWitne
     found = explain(witness, rows, topic="dense", partition="0", first=0, upto=max(offsets) + 1)
 
     assert found == Stretch(topic="dense", partition="0", first=0, upto=max(offsets) + 1, counts={"marker": 63})
+
+
+def test_records_of_several_places_are_read_at_once(broker: Settings) -> None:
+    """Committed ones only, to where a stretch ends or the topic does, with the times that bronze would have."""
+    for topic in ("told", "untold"):
+        make(broker, topic)
+        transactions(broker, topic, "commit", "abort", "commit")
+    asked = Broker(bootstrap=broker.kafka, group="test")
+
+    found = asked.records([("told", "0", 2, 9), ("untold", "0", 0, 10**6)])
+    asked.close()
+
+    told = [record for record in found if record.topic == "told"]
+    assert [record.offset for record in told] == [2, 8]
+    assert [record.value for record in told] == [b"commit 2", b"commit 0"]
+    assert all(record.key == b"k" and record.partition == "0" and record.time > 0 for record in told)
+    assert [record.offset for record in found if record.topic == "untold"] == committed(broker, "untold")
 
 
 def test_broker_that_is_away_is_no_answer(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Bronze: Kafka's rows as they came, numbered by ingest batch. After this commit bronze is the truth."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ class RawWriter:
         self.declared, self.source, self.table = declared, source, source.table
         self.explained: deque[Stretch] = deque()
         """What another thread has found out about gaps; the next commit books it."""
+        self.before_commit: Callable[[], None] = lambda: None
+        """Called when all rows of a batch have been read; its error keeps them out of bronze."""
 
     def begin(self, position: Position) -> None:
         """Take over where reading starts (first offsets, losses) before the first batch."""
@@ -43,6 +45,7 @@ class RawWriter:
         rows = rows.append_column("_seq", pa.array([seq] * rows.num_rows, pa.int64())).cast(BRONZE)
         grouped = rows.group_by(["topic", "partition"]).aggregate([("offset", "max"), ("offset", "count")])
         reach = [(r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()]
+        self.before_commit()
         entry = self._entry(seq, reach)
         committer.commit(self.table, rows, entry)
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)
@@ -57,6 +60,7 @@ class RawWriter:
             if not grouped:
                 return None
             seq = self.table.entry.ingest_seq + 1
+            self.before_commit()
             entry = self._entry(seq, [(r[0], r[1], r[2] + 1, r[3]) for r in grouped])
             committer.commit(self.table, rows.withColumn("_seq", F.lit(seq).cast("bigint")), entry)
             self.source.fresh = None

@@ -1,0 +1,102 @@
+"""Whether a topic is still the one that was read. No Spark here.
+
+An offset means something in one log only. One that was deleted and made anew, or that has lost its end, has other
+records in the places that were read, however long it is by now: so a driver looks there when it starts. While it works,
+Kafka's own ids tell: a topic that is made anew has another one.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from deltaworks.engine.broker import Broker, Edge, Record, Stretch
+from deltaworks.engine.entry import Position
+from deltaworks.engine.gaps import rows_of
+from deltaworks.errors import SourceError
+
+OFFSETS_COMPARED_MAX = 20
+"""Of each partition, before the position: each may have a record of the largest size that the broker takes."""
+ANSWER_SECONDS_MAX = 60.0
+"""A broker that was killed, or hangs, is back in this time; a batch that nobody can vouch for is read again."""
+
+
+class Asked(Protocol):
+    """Who can tell what a topic has."""
+
+    def records(self, wanted: Collection[Stretch]) -> Iterable[Record]:
+        """Committed records in these stretches that are still there."""
+        ...
+
+
+def made_anew(where: str, finding: str) -> SourceError:
+    """The error that says so."""
+    remedy = "Have what is made of it made anew: docs/how-to/operate.md"
+    return SourceError(where, f"{finding}: it was made anew, or lost its end", remedy)
+
+
+def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[str, Edge]], broker: Asked) -> None:
+    """Raise SourceError if the records right before the position are not those of bronze.
+
+    Compared is what both have. A topic of which the broker has nothing any more that was read is not judged.
+    """
+    wanted = list(_before(position, edges))
+    rows = {(row.topic, row.partition, row.offset): row for row in _rows(bronze, wanted)}
+    for record in broker.records(wanted) if rows else ():
+        row = rows.get((record.topic, record.partition, record.offset), record)
+        if row != record:
+            where = f"topic {record.topic} partition {record.partition}"
+            raise made_anew(where, f"has another record at {record.offset} than was read")
+
+
+class SameTopics:
+    """Whether topics are those that there were when this was made."""
+
+    def __init__(self, broker: Broker, topics: Collection[str]) -> None:
+        """Ask for their ids; raises SourceError when the broker cannot be asked."""
+        self._broker, self._topics = broker, topics
+        self._ids = self._asked()
+
+    def check(self) -> None:
+        """Raise SourceError if one was made anew since, or the broker cannot be asked."""
+        found = self._asked()
+        for topic, known in self._ids.items():
+            if found.get(topic, known) != known:
+                raise made_anew(f"topic {topic}", f"has id {found[topic]}, its reading began with {known}")
+        self._ids = found | self._ids  # one that was just being created was not known everywhere
+
+    def _asked(self) -> dict[str, str]:
+        return self._broker.topic_ids(self._topics, seconds_max=ANSWER_SECONDS_MAX)
+
+
+def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Collection[Stretch]:
+    found = list[Stretch]()
+    for topic, parts in edges.items():
+        for partition, edge in parts.items():
+            upto = position.offsets.get(topic, {}).get(partition, 0)
+            begun = position.first.get(topic, {}).get(partition, 0)
+            first = max(edge.low, begun, upto - OFFSETS_COMPARED_MAX)
+            if first < upto:
+                found.append((topic, partition, first, upto))
+    return found
+
+
+def _rows(bronze: Path, wanted: Collection[Stretch]) -> list[Record]:
+    if not wanted:
+        return []
+    where = [
+        (ds.field("topic") == topic)
+        & (ds.field("partition") == int(partition))
+        & (ds.field("offset") >= first)
+        & (ds.field("offset") < upto)
+        for topic, partition, first, upto in wanted
+    ]
+    columns = {name: ds.field(name) for name in ("topic", "offset", "key", "value")}
+    columns["partition"] = ds.field("partition").cast(pa.string())
+    columns["time"] = ds.field("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    found = rows_of(bronze).to_table(columns=columns, filter=reduce(or_, where))
+    return [Record(**row) for row in found.to_pylist()]

@@ -1,0 +1,114 @@
+"""A topic that was deleted and made anew is refused however long it has become; one that was carried over is not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deltaworks.analyst import connect
+from deltaworks.engine.log import newest_version
+from deltaworks.settings import ROOT, Settings
+from tests.flows import START
+from tests.running_driver import at_work
+from tests.running_stack import running_stack, wait_until
+from tests.tiny_project import Project
+
+SECONDS_MAX = 240
+MANY = 40
+EXPECTED = 3  # an error that is told in a line
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    """Give a broker and a control store for the tiny project."""
+    with running_stack(parts=("control", "kafka"), project=Project(tmp_path / "project").folder) as settings:
+        yield settings
+
+
+def send(settings: Settings, first: int, count: int, *, words: int) -> None:
+    """Send numbered notes."""
+    producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
+    at = int(START.timestamp() * 1000)
+    for number in range(first, first + count):
+        note = {"note_id": f"n{number}", "written_at": at + number, "member_id": 1, "words": words}
+        producer.produce("notes", json.dumps(note), key=str(number))
+    assert producer.flush(30) == 0
+
+
+def make_anew(settings: Settings, records: Iterable[Message] = ()) -> None:
+    """Delete the topic and make one of its name, that has these records in their places."""
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    admin.delete_topics(["notes"])["notes"].result(timeout=30)
+    wait_until(lambda: "notes" not in admin.list_topics(timeout=30).topics, what="the topic is gone")
+    config = {"message.timestamp.type": "CreateTime"}  # so that a copy of a record has its time
+    admin.create_topics([NewTopic("notes", 2, 1, config=config)])["notes"].result(timeout=30)
+    producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
+    for record in records:
+        partition, (_, time_ms) = record.partition() or 0, record.timestamp()
+        producer.produce("notes", record.value(), record.key(), partition=partition, timestamp=time_ms)
+    assert producer.flush(30) == 0
+
+
+def records(settings: Settings) -> list[Message]:
+    """What the topic has, in the order of each partition."""
+    reader = Consumer({"bootstrap.servers": settings.kafka, "group.id": "test", "auto.offset.reset": "earliest"})
+    reader.assign([TopicPartition("notes", partition, 0) for partition in range(2)])
+    found = list[Message]()
+    while len(found) < MANY:
+        found += reader.consume(MANY, 1.0)
+    reader.close()
+    assert not [record.error() for record in found if record.error()]
+    return found
+
+
+def words_in(settings: Settings, table: str) -> list[tuple[object, ...]]:
+    """How many notes a table has of how many words."""
+    words = "words" if table.startswith("silver") else "json_extract(value::varchar, '$.words')::int"
+    with connect(settings.lake) as lake:
+        found = lake.sql(f"select {words} as words, count(*) from {table} where words is not null group by all").rows
+    return sorted(tuple(row) for row in found)
+
+
+def call(settings: Settings, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of the command line."""
+    return subprocess.run(
+        [sys.executable, "-m", "deltaworks.cli", *words],
+        env=settings.inherited(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+
+
+def test_topic_made_anew_is_refused_and_one_carried_over_is_read_on(settings: Settings) -> None:
+    """Made anew under a driver at work, with more records than were read; then brought back, record by record."""
+    send(settings, 0, MANY, words=1)
+    bronze = settings.lake / "bronze" / "letters"
+    with at_work(settings, "tiny") as driver:
+        wait_until(lambda: words_in(settings, "silver.notes") == [(1, MANY)], what="all are read", seconds_max=60)
+        before, old = newest_version(bronze), records(settings)
+        os.killpg(driver.pid, signal.SIGSTOP)  # else it might see the topic while that is still shorter
+        make_anew(settings)
+        send(settings, 0, 3 * MANY, words=2)
+        os.killpg(driver.pid, signal.SIGCONT)
+        driver.wait(timeout=SECONDS_MAX)
+    log, after = (settings.logs / "app-tiny.log").read_text(), newest_version(bronze)
+
+    refused = call(settings, "run", "tiny", "--drain")
+    assert driver.returncode == EXPECTED
+    assert "its reading began with" in log.splitlines()[-1]
+    assert after == before
+    assert refused.returncode != 0
+    assert "than was read: it was made anew" in refused.stdout + refused.stderr
+
+    make_anew(settings, old)
+    send(settings, MANY, MANY, words=3)
+    drained, books = call(settings, "run", "tiny", "--drain"), call(settings, "ledger", "--json")
+
+    assert drained.returncode == 0, drained.stderr[-3000:]
+    assert words_in(settings, "silver.notes") == [(1, MANY), (3, MANY)]
+    assert books.returncode == 0, books.stdout

@@ -1,0 +1,124 @@
+"""Whether a topic is the one that was read: by its end, its partitions, and the records before the position."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltaworks.engine.broker import Edge, Record, Stretch
+from deltaworks.engine.ledger import Ledger
+from deltaworks.errors import SourceError
+from deltaworks.settings import ROOT, Settings
+from tests.arrow_flow import ArrowOwner
+from tests.shop_rows import view
+
+TOPIC, ROWS = "page_views", 30
+Edges = dict[str, dict[str, Edge]]
+
+
+class Topic:
+    """What a topic has: the log's records, but for one that is given, and without those below some offset."""
+
+    def __init__(self, owner: ArrowOwner, *, other: Record | None = None, low: int = 0) -> None:
+        """Take the records from the log of the owner."""
+        rows = [_record(row) for row in owner.log.rows]
+        self._rows = [other if other is not None and row.offset == other.offset else row for row in rows]
+        self._low = low
+
+    def records(self, wanted: Collection[Stretch]) -> list[Record]:
+        """As a broker tells them."""
+        return [
+            row
+            for topic, partition, first, upto in wanted
+            for row in self._rows
+            if (row.topic, row.partition) == (topic, partition) and max(first, self._low) <= row.offset < upto
+        ]
+
+
+def _record(row: Mapping[str, object]) -> Record:
+    time = row["timestamp"]
+    assert isinstance(time, datetime)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    found: dict[str, object] = {name: row[name] for name in ("topic", "offset", "key", "value")}
+    return Record(partition=str(row["partition"]), time=since // timedelta(milliseconds=1), **found)  # type: ignore[arg-type]  # as the log has them
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> ArrowOwner:
+    """Give an owner that has read some page views."""
+    owner = ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    owner.log.send(view(number, user=0) for number in range(ROWS))
+    owner.bronze()
+    return owner
+
+
+def edges(owner: ArrowOwner, *, low: int = 0, high: int = 100, partitions: Collection[int] = (0, 1)) -> Edges:
+    """The same for each partition of each topic."""
+    return {topic: {str(p): Edge(low, high) for p in partitions} for topic in owner.flow.topics}
+
+
+def test_topic_that_was_read_is_read_on(owner: ArrowOwner) -> None:
+    """Also where the broker has a part of it or nothing any more: then there is nothing to tell by."""
+    for low in (0, ROWS - 1, ROWS):
+        starts = owner.flow.begin(edges(owner, low=low), Topic(owner, low=low))
+        assert starts[TOPIC]["0"] == ROWS
+
+
+@pytest.mark.parametrize("low", [0, ROWS - 1])
+@pytest.mark.parametrize("change", [{"time": 0}, {"key": None}, {"value": b"{}"}])
+def test_one_other_record_tells_another_log(owner: ArrowOwner, low: int, change: dict[str, Any]) -> None:
+    """However long it is; also if it is the only record that can be compared."""
+    last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
+    other = replace(last, **change)
+
+    with pytest.raises(SourceError, match=f"another record at {ROWS - 1} than was read: it was made anew"):
+        owner.flow.begin(edges(owner, low=low), Topic(owner, other=other, low=low))
+
+
+def test_record_far_below_the_position_is_not_looked_at(owner: ArrowOwner) -> None:
+    """What is read at each start is bounded."""
+    first = Topic(owner).records([(TOPIC, "0", 0, 1)])[0]
+
+    owner.flow.begin(edges(owner), Topic(owner, other=replace(first, value=b"{}")))
+
+
+def test_topic_without_a_partition_that_was_read_is_refused(owner: ArrowOwner) -> None:
+    """One of which nothing was read may go."""
+    with pytest.raises(SourceError, match="partition 0: is gone"):
+        owner.flow.begin(edges(owner, partitions=[1]))
+
+    owner.flow.begin(edges(owner, partitions=[0]))
+
+
+def test_topic_that_ends_too_early_is_red(owner: ArrowOwner) -> None:
+    """And the books are not balanced then."""
+    books = Ledger(owner.catalog, owner.settings.lake)
+
+    line = next(one for one in books.lines(edges(owner, high=ROWS - 1)) if (one.topic, one.partition) == (TOPIC, 0))
+
+    assert line.verdict.startswith("RED: the topic ends before what was read")
+    assert not books.balanced(edges(owner, high=ROWS - 1))
+    assert books.balanced(edges(owner, high=ROWS))
+
+
+def test_batch_that_nobody_vouches_for_stays_out_of_bronze(owner: ArrowOwner) -> None:
+    """What is asked before a commit is asked by each bronze table, and only if it has rows to commit."""
+    asked = list[str]()
+
+    def refuse() -> None:
+        asked.append("no")
+        raise SourceError("topic", "it was made anew", "Look")
+
+    for writer in owner.flow.bronze:
+        writer.before_commit = refuse
+    owner.bronze()
+    before = [writer.table.version for writer in owner.flow.bronze]
+    owner.log.send([view(ROWS, user=0)])
+    with pytest.raises(SourceError):
+        owner.bronze()
+
+    assert asked == ["no"]
+    assert [writer.table.version for writer in owner.flow.bronze] == before
