@@ -24,7 +24,7 @@ def main() -> int:
     except DeltaworksError as error:
         logging.getLogger("deltaworks").error("%s", error)  # an expected error is one line
         return 3
-    except Exception:
+    except BaseException:  # a panic in delta-rs is no Exception, and the JVM's threads would keep the process
         logging.getLogger("deltaworks").exception("the command's owner failed")
         return 1
 

@@ -31,7 +31,7 @@ class ArrowOwner:
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=lambda: None
         )
         self.flow.fence()
-        self.flow.begin({topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics})
+        self.flow.begin({topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}, broker=None)
         return self.flow
 
     def bronze(self) -> None:

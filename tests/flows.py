@@ -109,7 +109,7 @@ class Owner:
             self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name in self.only]
         self.flow.fence()
         edges = {topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in self.flow.topics}
-        self.starts = self.flow.begin(edges)
+        self.starts = self.flow.begin(edges, broker=None)
         return self.flow
 
     def take(self, rows: pa.Table) -> None:

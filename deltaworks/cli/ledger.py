@@ -53,9 +53,9 @@ def ledger(
 
 
 def _everything(books: "Ledger", *, as_json: bool) -> None:
-    edges = _edges(books)
-    lines = [asdict(line) for line in books.lines(edges)]
-    sheets, balanced = [asdict(sheet) for sheet in books.sheets()], books.balanced(edges)
+    lines = [asdict(line) for line in books.lines(_edges(books))]
+    sheets = [asdict(sheet) for sheet in books.sheets()]
+    balanced = not any(str(one["verdict"]).startswith("RED") for one in (*lines, *sheets))
     if as_json:
         show.listing([{"topics": lines, "tables": sheets, "balanced": balanced}], title="ledger", as_json=True)
     else:

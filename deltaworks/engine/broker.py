@@ -14,6 +14,7 @@ from confluent_kafka import (
     Message,
     TopicCollection,
     TopicPartition,
+    Uuid,
 )
 from confluent_kafka.admin import AdminClient
 
@@ -28,11 +29,11 @@ _ELECTING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-# their public names
-_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
+_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  # public names
 _Answer = TypeVar("_Answer")
 _AGAIN_SECONDS = 0.2
-Stretch = tuple[str, str, int, int]
+_NO_ID = str(Uuid(0, 0))  # what a broker says that gives topics none
+Span = tuple[str, str, int, int]
 """Topic, partition, first and next offset."""
 
 
@@ -135,11 +136,12 @@ class Broker:
         at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
         return Edge(edge.low, at) if at_the_end else edge
 
-    def records(self, wanted: Collection[Stretch]) -> list[Record]:
+    def records(self, wanted: Collection[Span]) -> list[Record]:
         """Committed records that are still there; raises SourceError when the broker cannot be asked.
 
         At the start of a driver only: later its other threads use this client.
         """
+        gone, at_the_end = KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF  # noqa: SLF001  # public names
         found = list[Record]()
         open_ends = {(topic, partition): upto for topic, partition, _, upto in wanted}
         self._consumer.assign([TopicPartition(topic, int(part), first) for topic, part, first, _ in wanted])
@@ -148,15 +150,16 @@ class Broker:
                 message = self._consumer.poll(self._timeout)
                 if message is None:
                     raise SourceError("the broker", "does not answer", 'Look at "deltaworks status"')
-                error, place = message.error(), (str(message.topic()), str(message.partition()))
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
-                    raise SourceError(f"topic {place[0]}", error.str(), 'Look at "deltaworks status"')
+                error, topic, partition = message.error(), str(message.topic()), str(message.partition())
+                if error is not None and error.code() not in (gone, at_the_end):
+                    raise SourceError(f"topic {topic}", error.str(), 'Look at "deltaworks status"')
                 record = None if error is not None else _record(message)
-                upto = open_ends.get(place, 0)
+                upto = open_ends.get((topic, partition), 0)
                 if record is not None and record.offset < upto:
                     found.append(record)
                 if record is None or record.offset >= upto - 1:
-                    open_ends.pop(place, None)
+                    open_ends.pop((topic, partition), None)
+                    self._consumer.pause([TopicPartition(topic, int(partition))])  # others may have much more
         finally:
             self._consumer.unassign()
         return found
@@ -166,21 +169,22 @@ class Broker:
 
         Raises SourceError when there is no answer in that time.
         """
-        names = TopicCollection(sorted(set(topics)))
+        names, until = TopicCollection(sorted(set(topics))), time.monotonic() + seconds_max
         try:
-            return patiently(lambda: self._ids(names), seconds_max=seconds_max, away=True)
+            return patiently(lambda: self._ids(names, until=until), seconds_max=seconds_max, away=True)
         except KafkaException as error:
             raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
 
-    def _ids(self, names: TopicCollection) -> dict[str, str]:
+    def _ids(self, names: TopicCollection, *, until: float) -> dict[str, str]:
+        seconds = max(_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))
         found: dict[str, str] = {}
-        for topic, answer in self._admin.describe_topics(names, request_timeout=self._timeout).items():
+        for topic, answer in self._admin.describe_topics(names, request_timeout=seconds).items():
             try:
                 found[topic] = str(answer.result().topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
-        return found
+        return {topic: known for topic, known in found.items() if known != _NO_ID}
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -199,11 +203,12 @@ class Broker:
 
 
 def _record(message: Message) -> Record:
-    kind, time_ms = message.timestamp()
+    (kind, time_ms), offset = message.timestamp(), message.offset()
+    assert offset is not None, "a record has an offset"
     return Record(
         topic=str(message.topic()),
         partition=str(message.partition()),
-        offset=int(message.offset() or 0),
+        offset=offset,
         time=-1 if kind == TIMESTAMP_NOT_AVAILABLE else time_ms,
         key=message.key(),
         value=message.value(),

@@ -134,7 +134,7 @@ class _Run:
             detaches=False, only=self.declared.name,
         )  # fmt: skip
         self.flow.fence()
-        self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics})
+        self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics}, broker=None)
 
     def take(self, batch: Batch) -> None:
         """Give the inputs these rows, and let the table take them."""

@@ -196,7 +196,7 @@ class Driver:
 
     def _start(self, spark: SparkSession, flow: Flow, broker: Broker) -> StreamingQuery:
         topics = SameTopics(broker, flow.topics)  # before the offsets: then those are of these, or of later ones
-        starts = flow.begin(broker.edges(flow.topics), broker)
+        starts = flow.begin(broker.edges(flow.topics), broker=broker)
         for bronze in flow.bronze:
             bronze.before_commit = topics.check
         app = self.settings.app(self.app)

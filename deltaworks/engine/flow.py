@@ -292,10 +292,10 @@ class Flow:
         """Topics that the app's bronze tables read."""
         return tuple(topic for writer in self.bronze for topic in writer.declared.topics)
 
-    def begin(self, edges: Mapping[str, Mapping[str, Edge]], broker: Asked | None = None) -> dict[str, dict[str, int]]:
+    def begin(self, edges: Mapping[str, Mapping[str, Edge]], *, broker: Asked | None) -> dict[str, dict[str, int]]:
         """Where each topic's source starts: the ledger's positions, checked against what the broker has.
 
-        `broker`, if given, is asked whether the records before them are those of bronze.
+        `broker` is asked whether the records before them are those of bronze; None where rows come from none.
         """
         starts: dict[str, dict[str, int]] = {}
         for writer in self.bronze:

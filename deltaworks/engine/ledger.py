@@ -93,20 +93,16 @@ class Ledger:
         return [line for declared in self.catalog.tables.values() for line in self._lines(declared, edges or {})]
 
     def offsets(self) -> dict[str, dict[str, int]]:
-        """Next offset per topic and partition."""
+        """Next offset per topic and partition, of the table that has read the most."""
         found: dict[str, dict[str, int]] = {}
         for line in self.lines():
-            found.setdefault(line.topic, {})[str(line.partition)] = line.read_up_to
+            parts, partition = found.setdefault(line.topic, {}), str(line.partition)
+            parts[partition] = max(line.read_up_to, parts.get(partition, 0))
         return found
 
     def sheets(self) -> list[Sheet]:
         """Every table that has been committed to."""
         return [self._sheet(d) for d in self.catalog.tables.values() if d.name in self._standing]
-
-    def balanced(self, edges: Mapping[str, Mapping[str, Edge]] | None = None) -> bool:
-        """Whether no table and no topic is red; `edges` as for `lines`."""
-        verdicts = [line.verdict for line in self.lines(edges)] + [sheet.verdict for sheet in self.sheets()]
-        return not any(verdict.startswith("RED") for verdict in verdicts)
 
     @property
     def settled(self) -> bool:
@@ -164,7 +160,8 @@ class Ledger:
                 first = position.first.get(topic, {}).get(partition, 0)
                 rows = position.rows.get(topic, {}).get(partition, 0)
                 lost = position.lost.get(topic, {}).get(partition, 0)
-                edge = edges.get(topic, {}).get(partition)
+                none = Edge(0, 0) if topic in edges else None
+                edge = edges.get(topic, {}).get(partition, none)
                 known = position.explained.get(topic, {}).get(partition, {})
                 gaps = upto - first - rows - lost
                 # what was lost lies in gaps that are gone, but it is known to be lost before anybody asks

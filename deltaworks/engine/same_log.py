@@ -14,22 +14,23 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from deltaworks.engine.broker import Broker, Edge, Record, Stretch
+from deltaworks.engine.broker import Broker, Edge, Record, Span
 from deltaworks.engine.entry import Position
 from deltaworks.engine.gaps import rows_of
 from deltaworks.errors import SourceError
 
 OFFSETS_COMPARED_MAX = 20
-"""Of each partition, before the position: each may have a record of the largest size that the broker takes."""
+"""Of each partition, before the position: the records of all partitions are in memory at once."""
+START_SECONDS_MAX = 15.0
 ANSWER_SECONDS_MAX = 60.0
-"""A broker that was killed, or hangs, is back in this time; a batch that nobody can vouch for is read again."""
+"""A broker that was killed is back in this time; if not, the batch that nobody vouches for is read again."""
 
 
 class Asked(Protocol):
     """Who can tell what a topic has."""
 
-    def records(self, wanted: Collection[Stretch]) -> Iterable[Record]:
-        """Committed records in these stretches that are still there."""
+    def records(self, wanted: Collection[Span]) -> Iterable[Record]:
+        """Committed records in these spans that are still there."""
         ...
 
 
@@ -40,15 +41,14 @@ def made_anew(where: str, finding: str) -> SourceError:
 
 
 def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[str, Edge]], broker: Asked) -> None:
-    """Raise SourceError if the records right before the position are not those of bronze.
+    """Raise SourceError if a record right before the position is not one of bronze.
 
-    Compared is what both have. A topic of which the broker has nothing any more that was read is not judged.
+    A topic of which the broker has nothing any more that was read is not judged.
     """
-    wanted = list(_before(position, edges))
-    rows = {(row.topic, row.partition, row.offset): row for row in _rows(bronze, wanted)}
-    for record in broker.records(wanted) if rows else ():
-        row = rows.get((record.topic, record.partition, record.offset), record)
-        if row != record:
+    wanted = _before(position, edges)
+    rows = set(_rows(bronze, wanted))
+    for record in broker.records(wanted):
+        if record not in rows:
             where = f"topic {record.topic} partition {record.partition}"
             raise made_anew(where, f"has another record at {record.offset} than was read")
 
@@ -59,22 +59,19 @@ class SameTopics:
     def __init__(self, broker: Broker, topics: Collection[str]) -> None:
         """Ask for their ids; raises SourceError when the broker cannot be asked."""
         self._broker, self._topics = broker, topics
-        self._ids = self._asked()
+        self._ids = broker.topic_ids(topics, seconds_max=START_SECONDS_MAX)
 
     def check(self) -> None:
         """Raise SourceError if one was made anew since, or the broker cannot be asked."""
-        found = self._asked()
+        found = self._broker.topic_ids(self._topics, seconds_max=ANSWER_SECONDS_MAX)
         for topic, known in self._ids.items():
             if found.get(topic, known) != known:
                 raise made_anew(f"topic {topic}", f"has id {found[topic]}, its reading began with {known}")
         self._ids = found | self._ids  # one that was just being created was not known everywhere
 
-    def _asked(self) -> dict[str, str]:
-        return self._broker.topic_ids(self._topics, seconds_max=ANSWER_SECONDS_MAX)
 
-
-def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Collection[Stretch]:
-    found = list[Stretch]()
+def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> list[Span]:
+    found = list[Span]()
     for topic, parts in edges.items():
         for partition, edge in parts.items():
             upto = position.offsets.get(topic, {}).get(partition, 0)
@@ -85,7 +82,7 @@ def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Coll
     return found
 
 
-def _rows(bronze: Path, wanted: Collection[Stretch]) -> list[Record]:
+def _rows(bronze: Path, wanted: Collection[Span]) -> list[Record]:
     if not wanted:
         return []
     where = [

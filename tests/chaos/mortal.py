@@ -37,7 +37,7 @@ class Mortal(Driver):
         log = Log()
         log.send(records(self.app, self.seed))
         log.batch()
-        starts = flow.begin({topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in flow.topics})
+        starts = flow.begin({topic: {str(p): Edge(0, 10**9) for p in range(2)} for topic in flow.topics}, broker=None)
         rows = log.beyond(starts)
         for start in range(0, rows.num_rows, BATCH):
             self._still_ours()

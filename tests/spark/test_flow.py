@@ -260,7 +260,7 @@ def test_offsets_that_the_broker_no_longer_has_are_a_red_gap(spark: SparkSession
     owner.take(log.batch())
 
     owner.start()
-    starts = owner.flow.begin({"page_views": {"0": Edge(5, 9), "1": Edge(0, 0)}})
+    starts = owner.flow.begin({"page_views": {"0": Edge(5, 9), "1": Edge(0, 0)}}, broker=None)
     log.ends["page_views", 0] = 5
     log.send([view(2, user=0)])
     owner.take(log.batch())
@@ -278,7 +278,24 @@ def test_topic_that_was_made_anew_is_refused(spark: SparkSession, shop: Settings
     owner.take(log.batch())
 
     with pytest.raises(SourceError, match="made anew"):
-        owner.flow.begin({"page_views": {"0": Edge(0, 2), "1": Edge(0, 0)}})
+        owner.flow.begin({"page_views": {"0": Edge(0, 2), "1": Edge(0, 0)}}, broker=None)
+
+
+@pytest.mark.parametrize("path", ["arrow", "spark"])
+def test_batch_that_nobody_vouches_for_stays_out_of_bronze(spark: SparkSession, shop: Settings, path: str) -> None:
+    """What is asked once a batch has been read is asked before it is committed, by either path."""
+    owner, log = Owner(spark, shop, "web", path=path), Log()
+
+    def refuse() -> None:
+        raise SourceError("topic page_views", "it was made anew", "Look")
+
+    for writer in owner.flow.bronze:
+        writer.before_commit = refuse
+    log.send([view(1)])
+    with pytest.raises(SourceError):
+        owner.take(log.batch())
+
+    assert owner.rows("bronze.web_events") == []
 
 
 def test_crash_is_what_it_says(spark: SparkSession, shop: Settings) -> None:

@@ -95,7 +95,7 @@ def test_topic_made_anew_is_refused_and_one_carried_over_is_read_on(settings: Se
 
     refused = call(settings, "run", "tiny", "--drain")
     assert driver.returncode == EXPECTED
-    assert "its reading began with" in log.splitlines()[-1]
+    assert "its reading began with" in log
     assert ask(settings, "select count(*) from bronze.letters") == [(MANY,)]
     assert refused.returncode != 0
     assert "than was read: it was made anew" in refused.stdout + refused.stderr

@@ -72,7 +72,7 @@ def opened(settings: Settings) -> Flow:
     """Open the lake as its next owner."""
     known = catalog.load(settings.project)
     flow = Flow(app="tiny", epoch=1, catalog=known, settings=settings, guard=lambda: None)
-    flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics})
+    flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics}, broker=None)
     return flow
 
 

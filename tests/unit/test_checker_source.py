@@ -53,7 +53,7 @@ def settings(tmp_path: Path) -> Settings:
     settings = Settings.load(tmp_path, environment={})
     known = catalog.load(tmp_path)
     flow = Flow(app="shop", epoch=1, catalog=known, settings=settings, guard=lambda: None)
-    flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics})
+    flow.begin({topic: {"0": Edge(0, 10**9)} for topic in flow.topics}, broker=None)
     log = Log()
     log.send([change("c", order(1), lsn=1), change("u", order(1, status="paid"), lsn=2), change("c", order(2), lsn=3)])
     log.send(

@@ -61,7 +61,7 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             store.declare_apps(["changes"])
             driver.ownership.take()
             flow, log = driver._open(), Log()
-            flow.begin({"shop.changes": {"0": Edge(0, 10**9)}})
+            flow.begin({"shop.changes": {"0": Edge(0, 10**9)}}, broker=None)
             for number in (1, 2):
                 log.send([change("c", order(number), lsn=number)])  # none of this project's tables has orders
                 take_arrow(flow, log.batch(), above=False)

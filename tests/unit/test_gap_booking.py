@@ -147,7 +147,7 @@ def test_gap_that_retention_took_before_it_was_asked_is_red(web: ArrowOwner) -> 
 def test_offsets_known_to_be_lost_are_not_counted_twice(web: ArrowOwner) -> None:
     """Retention overtook the reader: what it took is lost, and red, but no riddle."""
     web.start()
-    web.flow.begin({"page_views": {"0": Edge(0, 0), "1": Edge(20, 30)}})
+    web.flow.begin({"page_views": {"0": Edge(0, 0), "1": Edge(20, 30)}}, broker=None)
     send(web, 20)
     Examiner(Recollection(low=20), web.flow.bronze).look(seconds_max=10)
     web.flow.settle()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deltaworks.engine.broker import Edge, Record, Stretch
+from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.gaps import Stretch
 from deltaworks.engine.ledger import Ledger
 from deltaworks.errors import SourceError
 from deltaworks.settings import ROOT, Settings
@@ -16,6 +17,7 @@ from tests.arrow_flow import ArrowOwner
 from tests.shop_rows import view
 
 TOPIC, ROWS = "page_views", 30
+GAP = Stretch(topic=TOPIC, partition="0", first=0, upto=ROWS, counts={"marker": 1})
 Edges = dict[str, dict[str, Edge]]
 
 
@@ -28,7 +30,7 @@ class Topic:
         self._rows = [other if other is not None and row.offset == other.offset else row for row in rows]
         self._low = low
 
-    def records(self, wanted: Collection[Stretch]) -> list[Record]:
+    def records(self, wanted: Collection[Span]) -> list[Record]:
         """As a broker tells them."""
         return [
             row
@@ -63,7 +65,7 @@ def edges(owner: ArrowOwner, *, low: int = 0, high: int = 100, partitions: Colle
 def test_topic_that_was_read_is_read_on(owner: ArrowOwner) -> None:
     """Also where the broker has a part of it or nothing any more: then there is nothing to tell by."""
     for low in (0, ROWS - 1, ROWS):
-        starts = owner.flow.begin(edges(owner, low=low), Topic(owner, low=low))
+        starts = owner.flow.begin(edges(owner, low=low), broker=Topic(owner, low=low))
         assert starts[TOPIC]["0"] == ROWS
 
 
@@ -75,50 +77,71 @@ def test_one_other_record_tells_another_log(owner: ArrowOwner, low: int, change:
     other = replace(last, **change)
 
     with pytest.raises(SourceError, match=f"another record at {ROWS - 1} than was read: it was made anew"):
-        owner.flow.begin(edges(owner, low=low), Topic(owner, other=other, low=low))
+        owner.flow.begin(edges(owner, low=low), broker=Topic(owner, other=other, low=low))
+
+
+def test_record_where_none_was_read_tells_another_log(tmp_path: Path) -> None:
+    """A marker of the old log and a record of the new one may have the same place, all along."""
+    owner = ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    owner.log.send(view(number, user=0) for number in range(ROWS))
+    odd = [row for row in owner.log.rows if int(str(row["offset"])) % 2]
+    owner.log.rows = [row for row in owner.log.rows if row not in odd]
+    owner.bronze()
+    owner.flow.begin(edges(owner), broker=Topic(owner))
+
+    owner.log.rows = odd
+    with pytest.raises(SourceError, match="another record"):
+        owner.flow.begin(edges(owner), broker=Topic(owner))
+
+
+def test_record_that_the_broker_has_no_more_tells_nothing(owner: ArrowOwner) -> None:
+    """Compaction takes some away."""
+    del owner.log.rows[-3:]
+
+    assert owner.flow.begin(edges(owner), broker=Topic(owner))[TOPIC]["0"] == ROWS
 
 
 def test_record_far_below_the_position_is_not_looked_at(owner: ArrowOwner) -> None:
     """What is read at each start is bounded."""
     first = Topic(owner).records([(TOPIC, "0", 0, 1)])[0]
 
-    owner.flow.begin(edges(owner), Topic(owner, other=replace(first, value=b"{}")))
+    owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(first, value=b"{}")))
 
 
 def test_topic_without_a_partition_that_was_read_is_refused(owner: ArrowOwner) -> None:
     """One of which nothing was read may go."""
     with pytest.raises(SourceError, match="partition 0: is gone"):
-        owner.flow.begin(edges(owner, partitions=[1]))
+        owner.flow.begin(edges(owner, partitions=[1]), broker=None)
 
-    owner.flow.begin(edges(owner, partitions=[0]))
+    owner.flow.begin(edges(owner, partitions=[0]), broker=None)
 
 
-def test_topic_that_ends_too_early_is_red(owner: ArrowOwner) -> None:
-    """And the books are not balanced then."""
-    books = Ledger(owner.catalog, owner.settings.lake)
+@pytest.mark.parametrize("found", [{"high": ROWS - 1}, {"partitions": [1]}])
+def test_topic_that_ends_too_early_is_red(owner: ArrowOwner, found: dict[str, Any]) -> None:
+    """One without the partition ends there at 0."""
+    lines = Ledger(owner.catalog, owner.settings.lake).lines(edges(owner, **found))
 
-    line = next(one for one in books.lines(edges(owner, high=ROWS - 1)) if (one.topic, one.partition) == (TOPIC, 0))
+    line = next(one for one in lines if (one.topic, one.partition) == (TOPIC, 0))
 
     assert line.verdict.startswith("RED: the topic ends before what was read")
-    assert not books.balanced(edges(owner, high=ROWS - 1))
-    assert books.balanced(edges(owner, high=ROWS))
 
 
 def test_batch_that_nobody_vouches_for_stays_out_of_bronze(owner: ArrowOwner) -> None:
-    """What is asked before a commit is asked by each bronze table, and only if it has rows to commit."""
-    asked = list[str]()
+    """Only a table that has rows to commit, or gaps to book, asks."""
 
     def refuse() -> None:
-        asked.append("no")
         raise SourceError("topic", "it was made anew", "Look")
 
     for writer in owner.flow.bronze:
         writer.before_commit = refuse
     owner.bronze()
+    owner.flow.settle()
     before = [writer.table.version for writer in owner.flow.bronze]
+
     owner.log.send([view(ROWS, user=0)])
     with pytest.raises(SourceError):
         owner.bronze()
-
-    assert asked == ["no"]
+    owner.flow.bronze[0].explained.append(GAP)
+    with pytest.raises(SourceError):
+        owner.flow.settle()
     assert [writer.table.version for writer in owner.flow.bronze] == before

@@ -30,7 +30,7 @@ class RawWriter:
         self.explained: deque[Stretch] = deque()
         """What another thread has found out about gaps; the next commit books it."""
         self.before_commit: Callable[[], None] = lambda: None
-        """Called when all rows of a batch have been read; its error keeps them out of bronze."""
+        """Called when all that the broker has to say has been read; its error keeps that out of bronze."""
 
     def begin(self, position: Position) -> None:
         """Take over where reading starts (first offsets, losses) before the first batch."""
@@ -71,6 +71,7 @@ class RawWriter:
     def settle(self, committer: Committer) -> None:
         """Book what was found out about gaps, if no batch comes to do it."""
         if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
+            self.before_commit()  # the answers too are of the topic that was read
             position, gaps = booked(self.table.entry.position, self.explained)
             committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
 
