@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from deltaworks import catalog, processes
 from deltaworks.catalog import Declared
+from deltaworks.engine.broker import patiently
 from deltaworks.errors import StackError
 from deltaworks.local import kafka
 from deltaworks.local.chaos.fault import Lost, Scene
@@ -205,10 +206,16 @@ def _consumer(scene: Scene) -> Consumer:
 def _ends(scene: Scene) -> dict[int, int]:
     consumer = _consumer(scene)
     try:
-        known = consumer.list_topics(scene.topic, timeout=_SECONDS).topics[scene.topic].partitions
-        return {p: int(consumer.get_watermark_offsets(TopicPartition(scene.topic, p), _SECONDS)[1]) for p in known}
+        known = patiently(lambda: consumer.list_topics(scene.topic, timeout=_SECONDS), seconds_max=_SECONDS, away=True)
+        return {p: _edge(consumer, TopicPartition(scene.topic, p))[1] for p in known.topics[scene.topic].partitions}
     finally:
         consumer.close()
+
+
+def _edge(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Low and high offset; another fault may have had the broker away until now."""
+    low, high = patiently(lambda: consumer.get_watermark_offsets(place, _SECONDS), seconds_max=_SECONDS, away=True)
+    return int(low), int(high)
 
 
 def _last_records(scene: Scene, count: int) -> list[Message]:
@@ -216,7 +223,7 @@ def _last_records(scene: Scene, count: int) -> list[Message]:
     consumer, found = _consumer(scene), list[Message]()
     try:
         for partition in _ends(scene):
-            low, high = consumer.get_watermark_offsets(TopicPartition(scene.topic, partition), _SECONDS)
+            low, high = _edge(consumer, TopicPartition(scene.topic, partition))
             consumer.assign([TopicPartition(scene.topic, partition, max(low, high - count))])
             while (record := consumer.poll(2.0)) is not None and record.error() is None:
                 found.append(record)
