@@ -1,10 +1,9 @@
 """Questions to the broker that Spark does not answer. No Spark here."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -19,38 +18,13 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from deltaworks.errors import SourceError
+from deltaworks.patience import ASK_AGAIN_SECONDS, patiently
 
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
-_ELECTING = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
-_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  # public names
-_Answer = TypeVar("_Answer")
-_AGAIN_SECONDS = 0.2
 _NO_ID = str(Uuid(0, 0))  # what a broker says that gives topics none
 Span = tuple[str, str, int, int]
 """Topic, partition, first and next offset."""
-
-
-def patiently(ask: Callable[[], _Answer], *, seconds_max: float, away: bool = False) -> _Answer:
-    """Ask again while the broker has only just started: it leads its partitions and groups a moment later.
-
-    With `away` also while it does not answer at all.
-    """
-    until = time.monotonic() + seconds_max
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if not (code in _ELECTING or (away and code in _AWAY)) or time.monotonic() > until:
-                raise
-            time.sleep(_AGAIN_SECONDS)  # it does not tell when it has elected
 
 
 @dataclass(frozen=True)
@@ -176,7 +150,7 @@ class Broker:
             raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
 
     def _ids(self, names: TopicCollection, *, until: float) -> dict[str, str]:
-        seconds = max(_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))
+        seconds = max(ASK_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))
         found: dict[str, str] = {}
         for topic, answer in self._admin.describe_topics(names, request_timeout=seconds).items():
             try:

@@ -14,10 +14,10 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from deltaworks import catalog, processes
 from deltaworks.catalog import Declared
-from deltaworks.engine.broker import patiently
 from deltaworks.errors import StackError
 from deltaworks.local import kafka
 from deltaworks.local.chaos.fault import Lost, Scene
+from deltaworks.patience import patiently
 from deltaworks.words.keeping import Append
 from deltaworks.words.reading import Debezium, Json
 
