@@ -62,6 +62,10 @@ class SourceError(DeltaworksError):
     """Kafka does not have what the ledger says comes next."""
 
 
+class NoAnswerError(SourceError):
+    """Kafka does not answer: nothing is known, not even that anything is wrong."""
+
+
 class OutletError(DeltaworksError):
     """A table's copy in the serving database or in a topic cannot be brought up to date; it is tried again."""
 

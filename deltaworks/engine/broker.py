@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from deltaworks.errors import SourceError
+from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.patience import ASK_AGAIN_SECONDS, patiently
 
 MARKERS_MAX = 1_000
@@ -52,11 +52,14 @@ class Broker:
 
     def __init__(self, *, bootstrap: str, group: str, timeout_seconds: float = 15.0) -> None:
         """Connect lazily; nothing is consumed through this client."""
-        self._timeout, self._bootstrap = timeout_seconds, bootstrap
-        self._consumer = Consumer(
+        self._timeout, self._bootstrap, self._group = timeout_seconds, bootstrap, group
+        self._consumer = self._new_consumer()
+
+    def _new_consumer(self) -> Consumer:
+        return Consumer(
             {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,  # tells a tail of markers from records to come
                 "auto.offset.reset": "error",  # else a reader of what has just been deleted would go to the end
@@ -111,19 +114,17 @@ class Broker:
         return Edge(edge.low, at) if at_the_end else edge
 
     def records(self, wanted: Collection[Span]) -> list[Record]:
-        """Committed records that are still there; raises SourceError when the broker cannot be asked.
-
-        At the start of a driver only: later its other threads use this client.
-        """
+        """Committed records that are still there; raises SourceError when the broker cannot be asked."""
         gone, at_the_end = KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF  # noqa: SLF001  # public names
         found = list[Record]()
         open_ends = {(topic, partition): upto for topic, partition, _, upto in wanted}
-        self._consumer.assign([TopicPartition(topic, int(part), first) for topic, part, first, _ in wanted])
+        reader = self._new_consumer()  # a client of its own: what it pauses would stay so, also when assigned anew
+        reader.assign([TopicPartition(topic, int(part), first) for topic, part, first, _ in wanted])
         try:
             while open_ends:
-                message = self._consumer.poll(self._timeout)
+                message = reader.poll(self._timeout)
                 if message is None:
-                    raise SourceError("the broker", "does not answer", 'Look at "deltaworks status"')
+                    raise NoAnswerError("the broker", "does not answer", 'Look at "deltaworks status"')
                 error, topic, partition = message.error(), str(message.topic()), str(message.partition())
                 if error is not None and error.code() not in (gone, at_the_end):
                     raise SourceError(f"topic {topic}", error.str(), 'Look at "deltaworks status"')
@@ -133,21 +134,21 @@ class Broker:
                     found.append(record)
                 if record is None or record.offset >= upto - 1:
                     open_ends.pop((topic, partition), None)
-                    self._consumer.pause([TopicPartition(topic, int(partition))])  # others may have much more
+                    reader.pause([TopicPartition(topic, int(partition))])  # others may have much more
         finally:
-            self._consumer.unassign()
+            reader.close()
         return found
 
-    def topic_ids(self, topics: Iterable[str], *, seconds_max: float) -> dict[str, str]:
+    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
         """Topic -> its id, of those that are there; one that is made anew has another, however it is called.
 
-        Raises SourceError when there is no answer in that time.
+        Raises NoAnswerError when there is none in that time.
         """
         names, until = TopicCollection(sorted(set(topics))), time.monotonic() + seconds_max
         try:
             return patiently(lambda: self._ids(names, until=until), seconds_max=seconds_max, away=True)
         except KafkaException as error:
-            raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
+            raise NoAnswerError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
 
     def _ids(self, names: TopicCollection, *, until: float) -> dict[str, str]:
         seconds = max(ASK_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))

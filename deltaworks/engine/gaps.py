@@ -263,13 +263,12 @@ def explain(witness: Witness, bronze: ds.Dataset, *, topic: str, partition: str,
     return _stretch(topic, partition, first, upto, gaps)
 
 
-def booked(position: Position, found: deque[Stretch]) -> tuple[Position, tuple[Booked, ...]]:
-    """A bronze table's position with these findings in it, and the gaps to list; takes them out of `found`."""
+def booked(position: Position, found: Iterable[Stretch]) -> tuple[Position, tuple[Booked, ...]]:
+    """A bronze table's position with these findings in it, and the gaps to list."""
     asked = {topic: dict(parts) for topic, parts in position.asked.items()}
     explained = {t: {p: dict(kinds) for p, kinds in parts.items()} for t, parts in position.explained.items()}
     listed: list[Gap] = []
-    while found:
-        stretch = found.popleft()
+    for stretch in found:
         asked.setdefault(stretch.topic, {})[stretch.partition] = stretch.upto
         kinds = explained.setdefault(stretch.topic, {}).setdefault(stretch.partition, {})
         for kind, count in stretch.counts.items():

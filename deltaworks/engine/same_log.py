@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from deltaworks.engine.broker import Broker, Edge, Record, Span
+from deltaworks.engine.broker import Edge, Record, Span
 from deltaworks.engine.entry import Position
 from deltaworks.engine.gaps import rows_of
 from deltaworks.errors import SourceError
@@ -34,6 +34,14 @@ class Asked(Protocol):
         ...
 
 
+class Known(Protocol):
+    """Who can tell which topics there are."""
+
+    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
+        """Topic -> its id, of those that are there."""
+        ...
+
+
 def made_anew(where: str, finding: str) -> SourceError:
     """The error that says so."""
     remedy = "Have what is made of it made anew: docs/how-to/operate.md"
@@ -43,12 +51,15 @@ def made_anew(where: str, finding: str) -> SourceError:
 def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[str, Edge]], broker: Asked) -> None:
     """Raise SourceError if a record right before the position is not one of bronze.
 
-    A topic of which the broker has nothing any more that was read is not judged.
+    A topic of which the broker has nothing any more that was read is not judged. Where records were gone unread, one
+    that was not read tells nothing: a broker that is killed forgets what it was last told to delete.
     """
     wanted = _before(position, edges)
     rows = set(_rows(bronze, wanted))
+    read = {(row.topic, row.partition, row.offset) for row in rows}
     for record in broker.records(wanted):
-        if record not in rows:
+        unread = (record.topic, record.partition, record.offset) not in read
+        if record not in rows and not (unread and position.lost.get(record.topic, {}).get(record.partition)):
             where = f"topic {record.topic} partition {record.partition}"
             raise made_anew(where, f"has another record at {record.offset} than was read")
 
@@ -56,14 +67,14 @@ def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[
 class SameTopics:
     """Whether topics are those that there were when this was made."""
 
-    def __init__(self, broker: Broker, topics: Collection[str]) -> None:
+    def __init__(self, broker: Known, topics: Collection[str]) -> None:
         """Ask for their ids; raises SourceError when the broker cannot be asked."""
         self._broker, self._topics = broker, topics
         self._ids = broker.topic_ids(topics, seconds_max=START_SECONDS_MAX)
 
-    def check(self) -> None:
-        """Raise SourceError if one was made anew since, or the broker cannot be asked."""
-        found = self._broker.topic_ids(self._topics, seconds_max=ANSWER_SECONDS_MAX)
+    def check(self, seconds_max: float) -> None:
+        """Raise SourceError if one was made anew since, NoAnswerError if the broker does not say in that time."""
+        found = self._broker.topic_ids(self._topics, seconds_max=seconds_max)
         for topic, known in self._ids.items():
             if found.get(topic, known) != known:
                 raise made_anew(f"topic {topic}", f"has id {found[topic]}, its reading began with {known}")

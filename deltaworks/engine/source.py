@@ -30,20 +30,23 @@ BRONZE = pa.schema(
 def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
     """Where reading goes on, with what the broker no longer has noted as lost.
 
-    Raises SourceError when a topic ends before the position: it was deleted and made anew. Whether what is below the
-    position is what was read is told by `same_log`.
+    Raises SourceError when a topic ends before the position, or begins before one of which nothing was read: it was
+    deleted and made anew. Whether what is below the position is what was read is told by `same_log`.
     """
     offsets = {topic: dict(parts) for topic, parts in position.offsets.items()}
     first = {topic: dict(parts) for topic, parts in position.first.items()}
     lost = {topic: dict(parts) for topic, parts in position.lost.items()}
     for topic, parts in edges.items():
         for partition, upto in position.offsets.get(topic, {}).items():
-            if upto > 0 and partition not in parts:
+            if upto > first.get(topic, {}).get(partition, 0) and partition not in parts:
                 raise made_anew(f"topic {topic} partition {partition}", f"is gone, the ledger has read up to {upto}")
         for partition, edge in parts.items():
             if partition not in offsets.setdefault(topic, {}):  # one that was added meanwhile was read from 0 on
                 first.setdefault(topic, {}).setdefault(partition, edge.low)
             now = offsets[topic].setdefault(partition, edge.low)
+            if edge.low < now == first.get(topic, {}).get(partition, 0):
+                finding = f"begins at offset {edge.low}, it began at {now} and nothing of it was read"
+                raise made_anew(f"topic {topic} partition {partition}", finding)
             if now > edge.high:
                 finding = f"ends at offset {edge.high}, the ledger has read up to {now}"
                 raise made_anew(f"topic {topic} partition {partition}", finding)

@@ -286,7 +286,7 @@ def test_batch_that_nobody_vouches_for_stays_out_of_bronze(spark: SparkSession, 
     """What is asked once a batch has been read is asked before it is committed, by either path."""
     owner, log = Owner(spark, shop, "web", path=path), Log()
 
-    def refuse() -> None:
+    def refuse(_: float) -> None:
         raise SourceError("topic page_views", "it was made anew", "Look")
 
     for writer in owner.flow.bronze:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deltaworks.engine.broker import Broker
+from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.gaps import BrokerWitness, Stretch, explain, rows_of
 from deltaworks.engine.source import BRONZE
 from deltaworks.errors import SourceError
@@ -180,6 +180,8 @@ def test_records_of_several_places_are_read_at_once(broker: Settings) -> None:
 
     try:
         found = asked.records([("told", "0", 2, 9), ("untold", "0", 0, 10**6), ("trimmed", "0", 0, 3)])
+        reader = {topic: {"0": 11} for topic in ("told", "untold")}
+        reachable = asked.reachable(asked.edges(reader), reader)
     finally:
         asked.close()
 
@@ -188,6 +190,8 @@ def test_records_of_several_places_are_read_at_once(broker: Settings) -> None:
     assert [record.value for record in told] == [b"commit 2", b"commit 0"]
     assert all(record.key == b"k" and record.partition == "0" and record.time > 0 for record in told)
     assert [record.offset for record in found if record.topic != "told"] == committed(broker, "untold")
+    # and who has asked for records is told as before that behind them comes a marker only
+    assert reachable == {"told": {"0": Edge(0, 11)}, "untold": {"0": Edge(0, 11)}}
 
 
 def test_broker_that_is_away_is_no_answer(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from deltaworks.engine.broker import Edge, Record, Span
 from deltaworks.engine.gaps import Stretch
 from deltaworks.engine.ledger import Ledger
-from deltaworks.errors import SourceError
+from deltaworks.engine.same_log import SameTopics
+from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
 from tests.shop_rows import view
@@ -116,6 +117,37 @@ def test_topic_without_a_partition_that_was_read_is_refused(owner: ArrowOwner) -
     owner.flow.begin(edges(owner, partitions=[0]), broker=None)
 
 
+def test_topic_that_was_never_read_and_begins_earlier_is_refused(owner: ArrowOwner) -> None:
+    """It was empty, and is read from its begin: one that begins earlier has records that would be passed over."""
+    never = {topic: {"7": Edge(100, 100)} for topic in owner.flow.topics}
+    owner.flow.begin({topic: parts | never[topic] for topic, parts in edges(owner).items()}, broker=None)
+    owner.log.send([view(ROWS, user=0)])
+    owner.bronze()
+    assert owner.flow.bronze[0].table.entry.position.offsets[TOPIC]["7"] == 100
+
+    owner.flow.begin(edges(owner), broker=None)
+    anew = {topic: parts | {"7": Edge(0, 150)} for topic, parts in edges(owner).items()}
+    with pytest.raises(SourceError, match="partition 7: begins at offset 0, it began at 100"):
+        owner.flow.begin(anew, broker=None)
+
+
+def test_records_that_were_gone_and_come_back_tell_nothing(owner: ArrowOwner) -> None:
+    """A broker that is killed forgets what it was last told to delete; another record in a row's place tells still."""
+    owner.log.send(view(number, user=0) for number in range(ROWS, ROWS + 5))
+    gone = owner.log.rows[ROWS:]
+    del owner.log.rows[ROWS:]
+    owner.flow.begin(edges(owner, low=ROWS + 5), broker=None)
+    owner.log.send([view(ROWS + 5, user=0)])
+    owner.bronze()
+    assert owner.flow.bronze[0].table.entry.position.lost[TOPIC]["0"] == len(gone) == 5
+
+    owner.log.rows[ROWS:ROWS] = gone
+    owner.flow.begin(edges(owner), broker=Topic(owner))
+    last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
+    with pytest.raises(SourceError, match=f"another record at {ROWS - 1}"):
+        owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(last, value=b"{}")))
+
+
 @pytest.mark.parametrize("found", [{"high": ROWS - 1}, {"partitions": [1]}])
 def test_topic_that_ends_too_early_is_red(owner: ArrowOwner, found: dict[str, Any]) -> None:
     """One without the partition ends there at 0."""
@@ -129,7 +161,7 @@ def test_topic_that_ends_too_early_is_red(owner: ArrowOwner, found: dict[str, An
 def test_batch_that_nobody_vouches_for_stays_out_of_bronze(owner: ArrowOwner) -> None:
     """Only a table that has rows to commit, or gaps to book, asks."""
 
-    def refuse() -> None:
+    def refuse(_: float) -> None:
         raise SourceError("topic", "it was made anew", "Look")
 
     for writer in owner.flow.bronze:
@@ -145,3 +177,53 @@ def test_batch_that_nobody_vouches_for_stays_out_of_bronze(owner: ArrowOwner) ->
     with pytest.raises(SourceError):
         owner.flow.settle()
     assert [writer.table.version for writer in owner.flow.bronze] == before
+
+
+def test_gaps_are_booked_later_when_the_broker_does_not_answer(owner: ArrowOwner) -> None:
+    """An app that settles or stops meanwhile goes on; what nobody has vouched for is not booked."""
+    bronze = next(one for one in owner.flow.bronze if TOPIC in one.declared.topics)
+    later = replace(GAP, first=GAP.upto, upto=GAP.upto + 1)
+
+    def away(_: float) -> None:
+        raise NoAnswerError("the broker", "does not answer", "Look")
+
+    def answer(_: float) -> None:
+        bronze.explained.append(later)  # another thread does, while the question runs
+
+    bronze.explained.append(GAP)
+    bronze.before_commit = away
+    owner.flow.settle()
+    assert bronze.table.entry.position.asked == {}
+
+    bronze.before_commit = answer
+    owner.flow.settle()
+    assert bronze.table.entry.position.asked == {TOPIC: {"0": GAP.upto}}
+    assert list(bronze.explained) == [later]
+
+
+class Ids:
+    """A broker that tells these ids."""
+
+    def __init__(self, **ids: str) -> None:
+        """Tell them until they are changed."""
+        self.ids = ids
+
+    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
+        """As a broker does that answers."""
+        assert seconds_max > 0
+        return {topic: known for topic, known in self.ids.items() if topic in topics}
+
+
+def test_topic_with_another_id_is_another_topic() -> None:
+    """One that is not there for now, or has no id yet, tells nothing; one that got its id later is held to it."""
+    broker = Ids(read="one")
+    same = SameTopics(broker, ["read", "quiet"])
+
+    broker.ids = {}
+    same.check(1)
+    broker.ids = {"read": "one", "quiet": "two", "another": "three"}
+    same.check(1)
+    for ids, topic in (({"read": "four"}, "read"), ({"quiet": "five"}, "quiet")):
+        broker.ids = ids
+        with pytest.raises(SourceError, match=f"topic {topic}: has id .* made anew"):
+            same.check(1)

@@ -14,9 +14,12 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position, Replay
 from deltaworks.engine.gaps import Stretch, booked
+from deltaworks.engine.same_log import ANSWER_SECONDS_MAX
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
+from deltaworks.errors import NoAnswerError
 
+SETTLE_SECONDS_MAX = 2.0  # nothing else of the app goes on meanwhile, and it can wait
 Reach = Iterable[tuple[str, int, int, int]]
 """Per topic and partition: (topic, partition, next offset, rows)."""
 
@@ -29,8 +32,11 @@ class RawWriter:
         self.declared, self.source, self.table = declared, source, source.table
         self.explained: deque[Stretch] = deque()
         """What another thread has found out about gaps; the next commit books it."""
-        self.before_commit: Callable[[], None] = lambda: None
-        """Called when all that the broker has to say has been read; its error keeps that out of bronze."""
+        self.before_commit: Callable[[float], None] = lambda _: None
+        """Called when all that the broker has to say has been read, with the seconds that it may take.
+
+        Its error keeps that out of bronze.
+        """
 
     def begin(self, position: Position) -> None:
         """Take over where reading starts (first offsets, losses) before the first batch."""
@@ -45,8 +51,7 @@ class RawWriter:
         rows = rows.append_column("_seq", pa.array([seq] * rows.num_rows, pa.int64())).cast(BRONZE)
         grouped = rows.group_by(["topic", "partition"]).aggregate([("offset", "max"), ("offset", "count")])
         reach = [(r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()]
-        self.before_commit()
-        entry = self._entry(seq, reach)
+        entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX))
         committer.commit(self.table, rows, entry)
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)
         return Turn(table=self.declared.name, counts=entry.counts)
@@ -60,8 +65,8 @@ class RawWriter:
             if not grouped:
                 return None
             seq = self.table.entry.ingest_seq + 1
-            self.before_commit()
-            entry = self._entry(seq, [(r[0], r[1], r[2] + 1, r[3]) for r in grouped])
+            reach = [(r[0], r[1], r[2] + 1, r[3]) for r in grouped]
+            entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX))
             committer.commit(self.table, rows.withColumn("_seq", F.lit(seq).cast("bigint")), entry)
             self.source.fresh = None
             return Turn(table=self.declared.name, counts=entry.counts)
@@ -69,11 +74,18 @@ class RawWriter:
             rows.unpersist()
 
     def settle(self, committer: Committer) -> None:
-        """Book what was found out about gaps, if no batch comes to do it."""
-        if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
-            self.before_commit()  # the answers too are of the topic that was read
-            position, gaps = booked(self.table.entry.position, self.explained)
-            committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
+        """Book what was found out about gaps, if no batch comes to do it, and the broker answers at once.
+
+        If it does not, they are booked later; by the next driver, which asks again, if this one leaves.
+        """
+        if not any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
+            return
+        try:
+            found = self._vouched(SETTLE_SECONDS_MAX)
+        except NoAnswerError:
+            return
+        position, gaps = booked(self.table.entry.position, found)
+        committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
 
     def replay(
         self, table: str, committer: Committer, *, after: int, upto: int, cause: str | None, command: int,
@@ -110,7 +122,13 @@ class RawWriter:
         ]
         return rows.filter(pc.greater_equal(rows["offset"], pa.array(nexts, pa.int64())))
 
-    def _entry(self, seq: int, reach: Reach) -> Entry:
+    def _vouched(self, seconds_max: float) -> list[Stretch]:
+        """What was found out about gaps until now, taken out, once it is known to be of the topics that were read."""
+        count = len(self.explained)  # what comes while the question runs nobody has vouched for
+        self.before_commit(seconds_max)
+        return [self.explained.popleft() for _ in range(count)]
+
+    def _entry(self, seq: int, reach: Reach, found: Iterable[Stretch]) -> Entry:
         last = self.table.entry.position
         offsets = _deep(self.start.offsets, last.offsets)
         rows = _deep(last.rows)
@@ -123,7 +141,7 @@ class RawWriter:
         position = replace(
             last, offsets=offsets, rows=rows, first=_deep(self.start.first, last.first), lost=self.start.lost
         )
-        position, gaps = booked(position, self.explained)
+        position, gaps = booked(position, found)
         counts = Counts(read=read, taken=read)
         return self.table.entry.follow("batch", counts=counts, position=position, ingest_seq=seq, gaps=gaps)
 
