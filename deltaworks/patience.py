@@ -18,6 +18,12 @@ _AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 _Answer = TypeVar("_Answer")
 
 
+def no_answer(error: KafkaException, *, away: bool = True) -> bool:
+    """Whether it says only that the broker cannot answer now: it is electing or, with `away`, not there at all."""
+    code = error.args[0].code()
+    return code in _ELECTING or (away and code in _AWAY)
+
+
 def patiently(ask: Callable[[], _Answer], *, seconds_max: float, away: bool = False) -> _Answer:
     """Ask again while the broker has only just started: it leads its partitions and groups a moment later.
 
@@ -28,7 +34,6 @@ def patiently(ask: Callable[[], _Answer], *, seconds_max: float, away: bool = Fa
         try:
             return ask()
         except KafkaException as error:
-            code = error.args[0].code()
-            if not (code in _ELECTING or (away and code in _AWAY)) or time.monotonic() > until:
+            if not no_answer(error, away=away) or time.monotonic() > until:
                 raise
             time.sleep(ASK_AGAIN_SECONDS)  # it does not tell when it has elected

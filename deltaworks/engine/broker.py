@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from deltaworks.errors import NoAnswerError, SourceError
-from deltaworks.patience import ASK_AGAIN_SECONDS, patiently
+from deltaworks.patience import ASK_AGAIN_SECONDS, no_answer, patiently
 
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
@@ -115,6 +115,8 @@ class Broker:
 
     def records(self, wanted: Collection[Span]) -> list[Record]:
         """Committed records that are still there; raises SourceError when the broker cannot be asked."""
+        if not wanted:
+            return []
         gone, at_the_end = KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF  # noqa: SLF001  # public names
         found = list[Record]()
         open_ends = {(topic, partition): upto for topic, partition, _, upto in wanted}
@@ -142,13 +144,14 @@ class Broker:
     def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
         """Topic -> its id, of those that are there; one that is made anew has another, however it is called.
 
-        Raises NoAnswerError when there is none in that time.
+        Raises NoAnswerError when there is none in that time, SourceError when the broker refuses.
         """
         names, until = TopicCollection(sorted(set(topics))), time.monotonic() + seconds_max
         try:
             return patiently(lambda: self._ids(names, until=until), seconds_max=seconds_max, away=True)
         except KafkaException as error:
-            raise NoAnswerError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
+            kind = NoAnswerError if no_answer(error) else SourceError
+            raise kind("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
 
     def _ids(self, names: TopicCollection, *, until: float) -> dict[str, str]:
         seconds = max(ASK_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))

@@ -4,6 +4,7 @@ Everything here runs under the app's lock. Bronze is committed first and is the 
 behind takes one bounded slice per turn, so a backlog in one table does not hold up the others.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,10 +45,12 @@ from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import Input, Turn, Writer
-from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError
+from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError, NoAnswerError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
+
+log = logging.getLogger("deltaworks.flow")
 
 Computed = AggregateWriter | StatefulWriter | ViewWriter
 """What a transform computes from other tables."""
@@ -708,8 +711,11 @@ class Flow:
             return
         self._settled_at = now
         committer = self._committer(None)
-        for raw in self.bronze:
-            raw.settle(committer)
+        try:
+            for raw in self.bronze:
+                raw.settle(committer)
+        except NoAnswerError as error:  # the next driver asks again, if this one leaves
+            log.warning("gaps are booked later: %s", error)
         for writer in self.writers:
             if writer.declared.name not in self.detached:
                 writer.settle(committer)

@@ -160,7 +160,7 @@ class Ledger:
                 first = position.first.get(topic, {}).get(partition, 0)
                 rows = position.rows.get(topic, {}).get(partition, 0)
                 lost = position.lost.get(topic, {}).get(partition, 0)
-                none = Edge(0, 0) if topic in edges else None
+                none = Edge(0, upto if upto == first else 0) if topic in edges else None  # never read: it may go
                 edge = edges.get(topic, {}).get(partition, none)
                 known = position.explained.get(topic, {}).get(partition, {})
                 gaps = upto - first - rows - lost

@@ -52,14 +52,16 @@ def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[
     """Raise SourceError if a record right before the position is not one of bronze.
 
     A topic of which the broker has nothing any more that was read is not judged. Where records were gone unread, one
-    that was not read tells nothing: a broker that is killed forgets what it was last told to delete.
+    that was not read is no finding beside one that was: a broker that is killed forgets what it has just deleted.
     """
     wanted = _before(position, edges)
-    rows = set(_rows(bronze, wanted))
+    rows, found = set(_rows(bronze, wanted)), list(broker.records(wanted))
     read = {(row.topic, row.partition, row.offset) for row in rows}
-    for record in broker.records(wanted):
-        unread = (record.topic, record.partition, record.offset) not in read
-        if record not in rows and not (unread and position.lost.get(record.topic, {}).get(record.partition)):
+    known = {(record.topic, record.partition) for record in found if record in rows}
+    for record in found:
+        lost = (record.topic, record.partition) in known and position.lost.get(record.topic, {}).get(record.partition)
+        back = lost and (record.topic, record.partition, record.offset) not in read
+        if record not in rows and not back:
             where = f"topic {record.topic} partition {record.partition}"
             raise made_anew(where, f"has another record at {record.offset} than was read")
 

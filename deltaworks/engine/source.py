@@ -38,8 +38,11 @@ def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> P
     lost = {topic: dict(parts) for topic, parts in position.lost.items()}
     for topic, parts in edges.items():
         for partition, upto in position.offsets.get(topic, {}).items():
-            if upto > first.get(topic, {}).get(partition, 0) and partition not in parts:
+            if partition in parts:
+                continue
+            if upto > first.get(topic, {}).get(partition, 0):
                 raise made_anew(f"topic {topic} partition {partition}", f"is gone, the ledger has read up to {upto}")
+            del offsets[topic][partition]  # Spark takes offsets of partitions that there are, and of no others
         for partition, edge in parts.items():
             if partition not in offsets.setdefault(topic, {}):  # one that was added meanwhile was read from 0 on
                 first.setdefault(topic, {}).setdefault(partition, edge.low)

@@ -23,11 +23,13 @@ Edges = dict[str, dict[str, Edge]]
 
 
 class Topic:
-    """What a topic has: the log's records, but for one that is given, and without those below some offset."""
+    """What a topic has: the log's records, but for one that is given, and without those below some offset or at one."""
 
-    def __init__(self, owner: ArrowOwner, *, other: Record | None = None, low: int = 0) -> None:
+    def __init__(
+        self, owner: ArrowOwner, *, other: Record | None = None, low: int = 0, without: int | None = None
+    ) -> None:
         """Take the records from the log of the owner."""
-        rows = [_record(row) for row in owner.log.rows]
+        rows = [_record(row) for row in owner.log.rows if row["offset"] != without]
         self._rows = [other if other is not None and row.offset == other.offset else row for row in rows]
         self._low = low
 
@@ -125,7 +127,9 @@ def test_topic_that_was_never_read_and_begins_earlier_is_refused(owner: ArrowOwn
     owner.bronze()
     assert owner.flow.bronze[0].table.entry.position.offsets[TOPIC]["7"] == 100
 
-    owner.flow.begin(edges(owner), broker=None)
+    assert "7" not in owner.flow.begin(edges(owner), broker=None)[TOPIC]
+    lines = Ledger(owner.catalog, owner.settings.lake).lines(edges(owner))
+    assert {line.verdict for line in lines if line.partition == 7} == {"ok"}
     anew = {topic: parts | {"7": Edge(0, 150)} for topic, parts in edges(owner).items()}
     with pytest.raises(SourceError, match="partition 7: begins at offset 0, it began at 100"):
         owner.flow.begin(anew, broker=None)
@@ -146,6 +150,8 @@ def test_records_that_were_gone_and_come_back_tell_nothing(owner: ArrowOwner) ->
     last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
     with pytest.raises(SourceError, match=f"another record at {ROWS - 1}"):
         owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(last, value=b"{}")))
+    with pytest.raises(SourceError, match=f"another record at {ROWS}"):  # the same, and nothing beside it that was read
+        owner.flow.begin(edges(owner, low=ROWS), broker=Topic(owner, low=ROWS, without=ROWS + 5))
 
 
 @pytest.mark.parametrize("found", [{"high": ROWS - 1}, {"partitions": [1]}])

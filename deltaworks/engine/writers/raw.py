@@ -17,7 +17,6 @@ from deltaworks.engine.gaps import Stretch, booked
 from deltaworks.engine.same_log import ANSWER_SECONDS_MAX
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
-from deltaworks.errors import NoAnswerError
 
 SETTLE_SECONDS_MAX = 2.0  # nothing else of the app goes on meanwhile, and it can wait
 Reach = Iterable[tuple[str, int, int, int]]
@@ -74,18 +73,13 @@ class RawWriter:
             rows.unpersist()
 
     def settle(self, committer: Committer) -> None:
-        """Book what was found out about gaps, if no batch comes to do it, and the broker answers at once.
+        """Book what was found out about gaps, if no batch comes to do it.
 
-        If it does not, they are booked later; by the next driver, which asks again, if this one leaves.
+        Raises NoAnswerError, and keeps them, if the broker does not answer at once.
         """
-        if not any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
-            return
-        try:
-            found = self._vouched(SETTLE_SECONDS_MAX)
-        except NoAnswerError:
-            return
-        position, gaps = booked(self.table.entry.position, found)
-        committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
+        if any(stretch.counts for stretch in self.explained.copy()):  # another thread may append meanwhile
+            position, gaps = booked(self.table.entry.position, self._vouched(SETTLE_SECONDS_MAX))
+            committer.mark(self.table, self.table.entry.follow("gaps", position=position, gaps=gaps))
 
     def replay(
         self, table: str, committer: Committer, *, after: int, upto: int, cause: str | None, command: int,
