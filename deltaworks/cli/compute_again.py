@@ -94,12 +94,13 @@ def backfill(
     by: By = None,
     reason: Reason = ASKED,
 ) -> None:
-    """Take a range of event time of an events table again from bronze, with the code and rules of now.
+    """Compute a range of event time of a table again, with the code and rules of now.
 
-    Every table above it follows what changed. The stream goes on meanwhile.
+    Events are taken again from bronze; what is computed from events, from them as they are. Every table above follows
+    what changed. The stream goes on meanwhile.
     """
     from deltaworks import catalog
-    from deltaworks.engine.backfill import refuse, stage
+    from deltaworks.engine.backfill import has_events, refuse, stage
     from deltaworks.engine.recomputing import recomputing
 
     first, last = moment(since, option="--from"), moment(until, option="--to", end=True)
@@ -113,11 +114,13 @@ def backfill(
     def lay_out(folder: Path) -> bool:
         with recomputing(now, name="backfill", folder=folder) as (spark, own):
             made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
-        batches = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
+        done = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
+        if not has_events(found[name]):
+            done = f"computed again from {', '.join(found[name].inputs)}"
         if not made.gone and not made.come:
-            _say(f"{batches}: every row came out as it was, nothing is to be published")
+            _say(f"{done}: every row came out as it was, nothing is to be published")
             return False
-        _say(f"{batches}: {made.gone:,} rows of {name} went, {made.come:,} came")
+        _say(f"{done}: {made.gone:,} rows of {name} went, {made.come:,} came")
         _say(f"to be published: {', '.join(made.staged.tables)}")
         return True
 

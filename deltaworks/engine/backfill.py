@@ -1,7 +1,8 @@
-"""A range of event time of an events table, taken again from bronze; the tables above follow what changed.
+"""A range of event time of a table computed again by the code and rules of now; the tables above follow what changed.
 
-The tables are laid out as they are in a lake of their own. There the ingest batches that may have rows of the range are
-taken again, whole, by the app's own writers with the code and rules of now. Rows that come out as they were count for
+The tables are laid out as they are in a lake of their own. There the ingest batches that may have events of the range
+are taken again from bronze, whole, by the app's own writers; of a table that is computed from events, the groups or
+stretches of the range are computed again from its inputs as they are. Rows that come out as they were count for
 nothing. What gave way, and what came for it, leads to the groups, stretches and keys above that are computed again.
 """
 
@@ -26,6 +27,7 @@ from deltaworks.engine.checker.picture import MEMORY, Held
 from deltaworks.engine.checker.replay import as_streamed
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts
+from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
@@ -39,7 +41,7 @@ from deltaworks.engine.writers.patches import versions_in
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Append, Raw
+from deltaworks.words.keeping import Aggregate, Append, Raw, Stateful
 
 RANGES_MAX = 100
 """Into so many ranges the ingest batches are put together: each is a condition on every row."""
@@ -49,35 +51,47 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Backfilled:
-    """What was staged, the ingest batches taken again, the rows of bronze in them, and how many rows went and came."""
+    """What was staged, and how many rows of the table went and came.
+
+    `batches`: how many ingest batches were taken again, and `read`: the rows of bronze in them; both 0 where the inputs
+    stayed as they were.
+    """
 
     staged: Staged
-    batches: int
-    read: int
     gone: int
     come: int
+    batches: int = 0
+    read: int = 0
 
 
 def refuse(table: str, catalog: Catalog) -> None:
-    """Raise LakeError for a table without a range: only events keep the time at which they happened."""
+    """Raise LakeError for a table without a range: there no row says when it happened."""
     declared = catalog[table]
     if _has_range(declared):
         return
     if isinstance(declared.table.kept_as, Raw):
         raise LakeError(table, "is what came, and cannot be computed again", "Name a table above it")
-    finding, below = "has no range of event time that could be taken again", _events_below(catalog, table)
-    if not below:
-        raise LakeError(table, finding, f'Run "deltaworks rebuild {table}"')
-    ways = " or ".join(f'"deltaworks backfill {name} --from ... --to ..."' for name in below)
-    raise LakeError(table, finding, f"Run {ways}; {table} follows")
+    next_step = f'Run "deltaworks rebuild {table}"'
+    if below := _below_with_range(catalog, table):
+        ways = " or ".join(f'"deltaworks backfill {name} --from ... --to ..."' for name in below)
+        next_step += f"; where only what it reads was wrong, {ways}, and {table} follows"
+    raise LakeError(table, "has no range of event time that could be taken again", next_step)
 
 
-def _has_range(declared: Declared) -> bool:
+def has_events(declared: Declared) -> bool:
+    """Whether a table keeps events with their time."""
     return isinstance(declared.table.kept_as, Append) and declared.table.event_time is not None
 
 
-def _events_below(catalog: Catalog, table: str) -> list[str]:
-    """The tables that this one is made from and that have a range."""
+def _has_range(declared: Declared) -> bool:
+    """Whether its rows are events, or have a place in time that stays theirs."""
+    kept_as, event_time = declared.table.kept_as, declared.table.event_time
+    is_placed = isinstance(kept_as, Stateful) or (isinstance(kept_as, Aggregate) and event_time in kept_as.keys)
+    return has_events(declared) or is_placed
+
+
+def _below_with_range(catalog: Catalog, table: str) -> list[str]:
+    """The tables with a range that this one is made from."""
     return [
         name for name, one in catalog.tables.items() if _has_range(one) and table in with_those_above(catalog, name)[1:]
     ]
@@ -86,15 +100,18 @@ def _events_below(catalog: Catalog, table: str) -> list[str]:
 def stage(
     table: str, *, since: datetime, until: datetime, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings
 ) -> Backfilled:
-    """Take [since, until) of the table again into the empty lake of `anew`; the tables above it follow.
+    """Compute [since, until) of the table again in the empty lake of `anew`; the tables above it follow.
 
     Raises LakeError as `refuse` does, and where a table above is behind.
     """
     refuse(table, catalog)
-    declared, bronze = catalog[table], catalog[table].inputs[0]
+    declared, wanted = catalog[table], EventRange(since=since, until=until)
     patches = versions_in(lake, [table])  # before they are read
     chosen, others = even(table, catalog=catalog, lake=lake)
-    held = {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
+    held = {}
+    if has_events(declared):
+        bronze = declared.inputs[0]
+        held[bronze] = Held(bronze, lake / bronze.replace(".", "/", 1))
     for name, version in (others | chosen).items():
         for one in laid_out(lake, name, version):
             held[one.name] = one
@@ -104,24 +121,24 @@ def stage(
     flow = Flow(app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
     flow.fence()
     as_streamed(flow, lake)
-    source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not once more in a replay
-    source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
     writers = {writer.declared.name: writer for writer in flow.writers}
     code = {name: made_by(writers[name]) for name in chosen}
-    ranges = _ranges(flow, declared, since, until)
-    exchange = _take_again(flow, declared, ranges, spark, scratch=anew.data / "exchanged") if ranges else None
+    staged = Staged(tables=tuple(chosen), base=others | chosen | patches, code=code, versions=others)
+    scratch = anew.data / "exchanged"
+    if has_events(declared):
+        source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not again in a replay
+        source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
+        ranges = _ranges(flow, declared, wanted)
+        exchange = _take_again(flow, declared, ranges, spark, scratch=scratch) if ranges else None
+        batches, read = sum(last - first + 1 for first, last in ranges), _rows_in(source, ranges)
+    else:
+        exchange, batches, read = _compute_again(flow, declared, wanted, spark, scratch=scratch), 0, 0
     if exchange is not None:
         for name in list(chosen)[1:]:
             _follow(flow, name, table, exchange, spark)
-    staged = Staged(tables=tuple(chosen), base=others | chosen | patches, code=code, versions=others)
     staged.write(anew.data)
-    return Backfilled(
-        staged=staged,
-        batches=sum(last - first + 1 for first, last in ranges),
-        read=_rows_in(flow.inputs[bronze].table, ranges),
-        gone=0 if exchange is None else exchange.many_gone,
-        come=0 if exchange is None else exchange.many_come,
-    )
+    gone, come = (0, 0) if exchange is None else (exchange.many_gone, exchange.many_come)
+    return Backfilled(staged=staged, gone=gone, come=come, batches=batches, read=read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +151,7 @@ class _Exchange:
     many_come: int
 
 
-def _ranges(flow: Flow, declared: Declared, since: datetime, until: datetime) -> Ranges:
+def _ranges(flow: Flow, declared: Declared, wanted: EventRange) -> Ranges:
     """The ingest batches that may have rows of the range.
 
     Those of the rows that are there; those that arrived in the range, or as much before it as a clock may be ahead, or
@@ -143,15 +160,16 @@ def _ranges(flow: Flow, declared: Declared, since: datetime, until: datetime) ->
     """
     own, event_time = flow.inputs[declared.name].table, declared.table.event_time
     assert isinstance(declared.table.kept_as, Append)
+    assert event_time is not None, "refused before"
     within = declared.table.kept_as.within
     upto = own.entry.position.batches.get(declared.inputs[0], 0)
-    early, late = since - declared.table.future_max - within, until + within
-    early, late, low, high = (pa.scalar(one, pa.timestamp("us", "UTC")) for one in (early, late, since, until))
-    at, arrived = ds.field(event_time), ds.field("timestamp")
+    early = wanted.since - declared.table.future_max - within
+    near = EventRange(since=early, until=wanted.until + within)
+    refused_since = ds.field("timestamp") >= pa.scalar(early, pa.timestamp("us", "UTC"))
     found = [
-        _batches(own, (at >= low) & (at < high)),
-        _batches(flow.sides[declared.name]["quarantine"], arrived >= early),
-        _batches(flow.inputs[declared.inputs[0]].table, (arrived >= early) & (arrived < late)),
+        _batches(own, wanted.holds(event_time)),
+        _batches(flow.sides[declared.name]["quarantine"], refused_since),
+        _batches(flow.inputs[declared.inputs[0]].table, near.holds("timestamp")),
     ]
     return joined({seq for some in found for seq in some if seq <= upto})
 
@@ -182,7 +200,7 @@ def _take_again(
     name, bronze = declared.name, declared.inputs[0]
     own, side = flow.inputs[name].table, flow.sides[name]["quarantine"]
     committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
-    place, seq, totals, version = own.entry.position, own.entry.ingest_seq, own.entry.totals, own.version
+    place, upto, totals, version = own.entry.position, own.entry.ingest_seq, own.entry.totals, own.version
     here = " or ".join(f"(_seq between {first} and {last})" for first, last in ranges)
     rows = own.rows()
     committer.delete(own, here, own.entry.follow("redo"))
@@ -212,22 +230,37 @@ def _take_again(
         read=read, taken=taken, refused=refused, duplicate=others - filtered, not_mine=came.not_mine, filtered=filtered,
         expired=expired, warned=came.warned,
     )  # fmt: skip
-    entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=seq)
+    entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=upto)
     committer.mark(own, entry)
     flow.open_anew(name)
-    return _exchanged(own, version, ranges, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
+    seq = ds.field("_seq")
+    brought = reduce(operator.or_, ((seq >= first) & (seq <= last) for first, last in ranges))
+    return _exchanged(own, version, brought, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
+
+
+def _compute_again(
+    flow: Flow, declared: Declared, wanted: EventRange, spark: SparkSession, *, scratch: Path
+) -> _Exchange | None:
+    """Compute the range of a table again from its inputs as they are; None when everything comes out as it was."""
+    own = flow.inputs[declared.name].table
+    version = own.version
+    committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
+    writer = next(one for one in flow.writers if one.declared.name == declared.name)
+    assert isinstance(writer, AggregateWriter | StatefulWriter)
+    writer.compute_again(spark, committer, wanted)
+    writer.settle(committer)
+    flow.open_anew(declared.name)
+    return _exchanged(own, version, None, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
 
 
 def _exchanged(
-    own: OwnedTable, version: int, ranges: Ranges, spark: SparkSession, scratch: Path, *, bytes_max: int
+    own: OwnedTable, version: int, among: ds.Expression | None, spark: SparkSession, scratch: Path, *, bytes_max: int
 ) -> _Exchange | None:
-    """What these ingest batches had brought at a version, and have now; as files in an empty folder.
+    """Rows (of those that `among` holds) that were there at a version and those that are now; as files in a new folder.
 
     By DuckDB: Spark took more of the processor for it than for all the rest of a backfill.
     """
     names = [name for name in own.schema.names if name not in ("_seq", "_arrived")]
-    seq = ds.field("_seq")
-    here = reduce(operator.or_, ((seq >= first) & (seq <= last) for first, last in ranges))
     schema = pa.schema([own.schema.field(name) for name in names])
     scratch.mkdir()
     files = {name: str(scratch / f"{name}.parquet") for name in ("gone", "come")}
@@ -235,7 +268,7 @@ def _exchanged(
     try:
         with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spilled")}) as connection:
             for name, table in tables.items():
-                rows = table.to_pyarrow_dataset().scanner(columns=names, filter=here).to_reader()
+                rows = table.to_pyarrow_dataset().scanner(columns=names, filter=among).to_reader()
                 connection.register("rows", rows)
                 connection.execute(f'create table "{name}" as from rows')
             for name, one, other in (("gone", "before", "after"), ("come", "after", "before")):

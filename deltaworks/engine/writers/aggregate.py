@@ -9,12 +9,13 @@ from deltaworks.catalog import Declared
 from deltaworks.engine import slices
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.transforms import by_short_name, load_transform
 from deltaworks.engine.writers import late_rows
 from deltaworks.engine.writers.fitting import Fitting, Given, evaluate, with_places, without
-from deltaworks.engine.writers.replacing import replace_keys
+from deltaworks.engine.writers.replacing import replace_all, replace_keys
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame, suite_of
 from deltaworks.words.keeping import Aggregate, Combine
@@ -116,20 +117,34 @@ class AggregateWriter:
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=source.version, uses=uses
         )
-        there = slices.present(spark, source, committer.arrow_bytes_max, [*_shown(source), "_source", "_late_by"])
-        used = late_rows.used_of(there, policy)
-        rows = frame(spark, without(used, self.fitting.places(source.name))).select(*_shown(source))
-        if self.used is not None:
-            rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
+        computed = self._all(spark, committer)
         touched = self._grouped(frame(spark, found.touched).select(*_shown(source))).select(*self.declared.keys)
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
         keys = touched.toArrow().select(schema.names).cast(schema).group_by(schema.names).aggregate([])
-        computed = self._grouped(rows)
         replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
+
+    def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
+        """Compute the groups of a range of the table's own event time again, from all rows of the input."""
+        event_time = self.declared.table.event_time
+        assert event_time is not None, "asked for tables that have a range only"
+        self.progress.over_tables({self.source.table.name: self.after}, ingest_seq=None)
+        had = self.table.read(list(self.declared.keys), where=wanted.holds(event_time))
+        computed = self._all(spark, committer).where(wanted.holds_spark(event_time))
+        replace_all(self.declared, self.progress, spark, committer, computed, had=had, counts=Counts())
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
+
+    def _all(self, spark: SparkSession, committer: Committer) -> DataFrame:
+        """The groups of all rows of the input that are used."""
+        source = self.source.table
+        there = slices.present(spark, source, committer.arrow_bytes_max, [*_shown(source), "_source", "_late_by"])
+        used = late_rows.used_of(there, self.declared.table.late)
+        rows = frame(spark, without(used, self.fitting.places(source.name))).select(*_shown(source))
+        if self.used is not None:
+            rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
+        return self._grouped(rows)
 
     def _combine(self, spark: SparkSession, committer: Committer, given: Given, counts: Counts) -> None:
         grouped = self._grouped_new(spark, given)

@@ -29,20 +29,34 @@ def replace_keys(
 
     `unfit`: keys that are not computed, and whose rows go.
     """
-    table = progress.table
-    computed = computed.select(*table.schema.names)
+    computed = computed.select(*progress.table.schema.names)
     if keys is not None:
         computed = only(spark, computed, keys)
     if unfit is not None and unfit.num_rows:
         computed = only(spark, computed, unfit, how="left_anti")
-    with result_of(declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
+    replace_all(declared, progress, spark, committer, computed, had=keys, counts=counts)
+
+
+def replace_all(
+    declared: Declared,
+    progress: Progress,
+    spark: SparkSession,
+    committer: Committer,
+    computed: DataFrame,
+    *,
+    had: pa.Table | None,
+    counts: Counts,
+) -> None:
+    """Commit all that was computed, as the batch in hand of `progress`; of the keys `had` (None: of all) others go."""
+    table = progress.table
+    with result_of(declared, computed.select(*table.schema.names), arrow_bytes_max=committer.arrow_bytes_max) as result:
         if isinstance(result.rows, pa.Table):
-            rows: Rows = _with_vanished(result.rows.cast(table.schema), keys)
+            rows: Rows = _with_vanished(result.rows.cast(table.schema), had)
         else:
-            rows = _with_vanished_spark(spark, result.rows, keys)
+            rows = _with_vanished_spark(spark, result.rows, had)
         low, high = result.span
         entry = progress.entry(counts, low=low, high=high)
-        committer.commit(table, rows, entry, how=_merge(declared, table.schema.names, whole=keys is None))
+        committer.commit(table, rows, entry, how=_merge(declared, table.schema.names, whole=had is None))
     progress.committed()
 
 

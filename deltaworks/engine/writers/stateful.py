@@ -23,6 +23,7 @@ from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Entry, Unfit
+from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
 from deltaworks.engine.nearby import Nearby
@@ -202,15 +203,21 @@ class StatefulWriter:
         found = late_rows.exchange(
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=table.version, uses=uses
         )
-        touched: Rows
-        if isinstance(found.touched, pa.Table):
-            touched = found.touched.select(_shown(table))
-            touched = touched.append_column("_seq", pa.array([0] * touched.num_rows, pa.int64()))
-        else:
-            touched = found.touched.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
+        touched = _places_of(found.touched, table)
         self._forget()  # rows were taken out of the midst of it
         new = {**empty, table.name: _new(table, touched, table.version)}
         self._replace(spark, committer, new, found.counts + left)
+
+    def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
+        """Compute again what the used rows touch that happened in a range."""
+        new = {}
+        for source in self.sources:
+            table = source.table
+            rows = self._stored(spark, table.name, _new(table, table.schema.empty_table(), self.after(source)))
+            here = rows.where(wanted.holds_spark(self.times[table.name]))
+            new[table.name] = _new(table, _places_of(here, table), self.after(source))
+        self._reach(new)
+        self._replace(spark, committer, new, Counts())
 
     def _reach(self, new: Mapping[str, _New]) -> None:
         whole = all(new[source.table.name].upto >= source.table.data_version for source in self.sources)
@@ -490,6 +497,13 @@ def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
         entry = read_commit(table.path, upto).entry
     assert entry is not None, "a foreign commit is refused when the table is opened"
     return _New(rows=rows, upto=upto, seq=entry.ingest_seq, mark=entry.position.mark)
+
+
+def _places_of(rows: Rows, table: OwnedTable) -> Rows:
+    """Rows that only say what they touch: what is computed there is computed from the stored ones."""
+    if isinstance(rows, pa.Table):
+        return rows.select(_shown(table)).append_column("_seq", pa.array([0] * rows.num_rows, pa.int64()))
+    return rows.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
 
 
 def _given(new: Mapping[str, _New], given: Given) -> dict[str, _New]:
