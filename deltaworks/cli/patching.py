@@ -11,9 +11,9 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.commands import order, ordered, told
-from deltaworks.cli.compute_again import record, staging
+from deltaworks.cli.compute_again import staging
 from deltaworks.cli.context import settings
-from deltaworks.cli.quarantine import beside, parsing
+from deltaworks.cli.quarantine import beside, parsing, place_of
 from deltaworks.errors import QueryError
 
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
@@ -48,7 +48,7 @@ def patch(
         raise typer.BadParameter("Give one of --value and --set.", param_hint="--value")
     now = settings()
     (name,) = parsing(catalog.load(now.project), table)
-    place = _place(row)
+    place = place_of(row)
     new = _changed(name, place, fields) if value is None else _given(value)
     with staging(now) as staged:  # not among the order's arguments, which everybody may read who may see orders
         _write(staged.folder / VALUE, new)
@@ -68,12 +68,7 @@ def withdraw(table: _Table, *, row: _Row, reason: _Reason, by: _By = None) -> No
     from deltaworks import catalog
 
     (name,) = parsing(catalog.load(settings().project), table)
-    order(name, kind="withdraw_patch", arguments=_place(row), by=by, reason=reason, wait=True)
-
-
-def _place(row: str) -> dict[str, object]:
-    topic, partition, offset = record(row, option="--row")
-    return {"topic": topic, "partition": partition, "offset": offset}
+    order(name, kind="withdraw_patch", arguments=place_of(row), by=by, reason=reason, wait=True)
 
 
 def _given(value: str) -> bytes:

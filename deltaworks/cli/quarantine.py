@@ -8,6 +8,7 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.actors import ASKED, By, Reason
+from deltaworks.cli.compute_again import record
 from deltaworks.cli.context import settings
 
 if TYPE_CHECKING:
@@ -148,14 +149,16 @@ def discard(
     *,
     reason: Annotated[str, typer.Option(help="Why these rows are of no use, for the record.")],
     cause: _Cause = None,
+    row: Annotated[str | None, typer.Option("--row", help="Only this row, as TOPIC/PARTITION/OFFSET.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Whatever they were refused for.")] = False,
     wait: _Wait = True,
     by: By = None,
 ) -> None:
     """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
-    if (cause is None) != every:
-        raise typer.BadParameter("Name the cause of the rows, or say --all.", param_hint="--cause")
-    _order(table, "discard_refused_rows", {"cause": cause}, by=by, reason=reason, wait=wait)
+    if [cause is not None, row is not None, every].count(True) != 1:
+        raise typer.BadParameter("Give one of --cause, --row and --all.", param_hint="--cause")
+    arguments = {"cause": cause} if row is None else place_of(row)
+    _order(table, "discard_refused_rows", arguments, by=by, reason=reason, wait=wait)
 
 
 def _order(
@@ -171,6 +174,12 @@ def _order(
         told = f"{name} parses nothing; what its transform cannot compute stays out until it can."
         raise typer.BadParameter(told, param_hint="TABLE")
     order(name, kind=kind, arguments=arguments, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
+def place_of(row: str) -> dict[str, object]:
+    """A row's place as an order names it."""
+    topic, partition, offset = record(row, option="--row")
+    return {"topic": topic, "partition": partition, "offset": offset}
 
 
 def text(value: object) -> str | None:

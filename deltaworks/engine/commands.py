@@ -195,9 +195,10 @@ def _decide(command: Command, flow: Flow) -> dict[str, int]:
     name, given = _table(command, flow).name, command.arguments
     if command.kind == "accept_bad_rows":
         return flow.accept_bad(name, command=command.id)
+    place = (str(given["topic"]), int(given["partition"]), int(given["offset"])) if "topic" in given else None
     if command.kind == "discard_refused_rows":
-        return flow.discard_refused(name, cause=given.get("cause"), command=command.id)
-    place = str(given["topic"]), int(given["partition"]), int(given["offset"])
+        return flow.discard_refused(name, cause=given.get("cause"), place=place, command=command.id)
+    assert place is not None, "a patch is one row's"
     if command.kind == "withdraw_patch":
         return flow.withdraw_patch(name, place, command=command.id)
     file = flow.settings.data / STAGED / str(given["folder"]) / VALUE

@@ -39,8 +39,8 @@ from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
-from deltaworks.engine.writers.patches import PATCHES, SUFFIX, Patch, Patches, Place
-from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
+from deltaworks.engine.writers.patches import PATCHES, SUFFIX, Patch, Patches
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Quarantine
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
@@ -597,13 +597,10 @@ class Flow:
         """Who computes from the rows of a table."""
         return [one for one in self.writers if isinstance(one, Computed) and name in one.declared.inputs]
 
-    def discard_refused(self, name: str, *, cause: str | None, command: int) -> dict[str, int]:
-        """Decide that a table's refused rows stay out, those of one cause or all."""
-        writer, committer = self._parsing(name, command), self._committer(None)
-        side = Quarantine(writer.quarantine)
-        discarded = side.discard(committer, cause=cause, command=command)
-        writer.patches.withdraw(committer, side.discarded(command), command=command)
-        return {"discarded": discarded}
+    def discard_refused(self, name: str, *, cause: str | None, place: Place | None, command: int) -> dict[str, int]:
+        """Decide that a table's refused rows stay out: those of one cause, the one from a place, or all."""
+        writer = self._parsing(name, command)
+        return {"discarded": writer.discard(self._committer(None), cause=cause, place=place, command=command)}
 
     def patched(self, name: str, place: Place, *, command: int) -> bool:
         """Whether the patch that an order gave a row stands."""

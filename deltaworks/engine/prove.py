@@ -26,7 +26,8 @@ from deltaworks.engine.rewind import laid_out
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
-from deltaworks.engine.writers.patches import Place, used_by
+from deltaworks.engine.writers.patches import used_by
+from deltaworks.engine.writers.quarantine import Place
 from deltaworks.engine.writers.writer import code_of, suite_of
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings

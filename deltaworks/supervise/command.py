@@ -59,9 +59,9 @@ class CommandOperator(BaseOperator):
 
 
 class CommandTrigger(BaseTrigger):
-    """Gives the order once per task instance, tells its progress, ends the task with it.
+    """Gives the order once per try of a task, tells its progress, ends the task with it.
 
-    A trigger that Airflow moves or starts again finds its order by run and table and goes on waiting.
+    A trigger that Airflow moves or starts again finds its order by run, try and table and goes on waiting.
     """
 
     def __init__(
@@ -101,9 +101,12 @@ class CommandTrigger(BaseTrigger):
             waited += POLL_SECONDS
 
     def _asker(self) -> tuple[str, str]:
-        """Who wants it, and why: the DAG and its run."""
+        """Who wants it, and why: the DAG and its run; a task that was cleared, or that Airflow tries again, anew."""
         instance = self.task_instance
-        return (f"airflow {instance.dag_id}", instance.run_id) if instance else ("airflow", "no run")
+        if not instance:
+            return "airflow", "no run"
+        again = f", try {instance.try_number}" if instance.try_number > 1 else ""
+        return f"airflow {instance.dag_id}", f"{instance.run_id}{again}"
 
 
 @lru_cache(maxsize=8)
@@ -113,7 +116,7 @@ def _store(dsn: str) -> Store:
 
 
 class _Order:
-    """The order of one task instance in the control store."""
+    """The order of one try of a task in the control store."""
 
     def __init__(self, trigger: CommandTrigger, by: str, reason: str) -> None:
         self._trigger, self._by, self._reason = trigger, by, reason

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.detached import LAST_SECONDS
+from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.json import JsonParser
 from deltaworks.errors import CommitLostError
 from deltaworks.settings import Settings
 from tests.flows import START, Log, Owner, Record
@@ -82,6 +85,33 @@ def test_failing_transform_sets_its_table_aside_until_it_is_mended(
     assert meanwhile["silver.members"] == 3
     assert not owner.flow.detached.tables
     assert [(day["notes"], day["words"]) for day in owner.rows("gold.notes_per_day")] == [(3, 23)]
+    assert owner.verdicts() == {"ok"}
+
+
+def test_parser_that_crashes_for_all_sets_its_table_aside(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the path without Spark too: the other table over the same bronze goes on."""
+    sound = JsonParser.batch
+
+    def batch(self: JsonParser, chunk: Chunk) -> pa.RecordBatch:
+        if "notes" in chunk.column("topic").to_pylist():
+            raise ZeroDivisionError
+        return sound(self, chunk)
+
+    monkeypatch.setattr(JsonParser, "batch", batch)
+    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
+    take(owner, log, [*(note(number) for number in range(40)), member(1)])
+    aside, meanwhile = dict(owner.flow.detached.tables), taken(owner)
+    monkeypatch.undo()
+    owner.now += LAST_SECONDS
+    owner.turn()
+
+    assert list(aside) == ["silver.notes"]
+    assert "crashes the parser: ZeroDivisionError" in aside["silver.notes"].error
+    assert (meanwhile["silver.notes"], meanwhile["silver.members"]) == (0, 1)
+    assert not owner.flow.detached.tables
+    assert taken(owner)["silver.notes"] == 40
     assert owner.verdicts() == {"ok"}
 
 

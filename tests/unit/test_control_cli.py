@@ -375,6 +375,8 @@ def test_run_becomes_the_driver(project: Settings) -> None:
     [
         (["replay", "--cause", "not JSON"], "replay_refused_rows", {"cause": "not JSON"}),
         (["discard", "--all", "--reason", "a port scan"], "discard_refused_rows", {"cause": None}),
+        (["discard", "--row", "shop.changes/0/7", "--reason", "sent again"], "discard_refused_rows",
+         {"topic": "shop.changes", "partition": 0, "offset": 7}),
         (["accept"], "accept_bad_rows", {}),
         (["withdraw", "--row", "shop.changes/0/7", "--reason", "no"], "withdraw_patch",
          {"topic": "shop.changes", "partition": 0, "offset": 7}),
@@ -397,9 +399,11 @@ def test_orders_about_refused_rows_reach_the_owner(
 def test_discard_wants_to_know_which_rows() -> None:
     """Neither all of them by mistake, nor two answers."""
     both = ["--cause", "not JSON", "--all"]
+    other = ["--row", "shop.changes/0/7", "--all"]
 
     assert call("quarantine", "discard", "silver.orders", "--reason", "old").exit_code == 2
     assert call("quarantine", "discard", "silver.orders", "--reason", "old", *both).exit_code == 2
+    assert call("quarantine", "discard", "silver.orders", "--reason", "old", *other).exit_code == 2
 
 
 def test_new_value_comes_to_the_owner_in_a_file_that_nobody_else_reads(project: Settings, own: Store) -> None:

@@ -340,6 +340,27 @@ def test_discarded_row_has_no_patch_and_gets_none(tmp_path: Path) -> None:
     assert findings(owner) == []
 
 
+def test_one_row_is_discarded_and_its_neighbours_stay(tmp_path: Path) -> None:
+    """Also where the owner dies between its commits; a row that nobody refused is an error that says where to look."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop"), Log()
+    log.send([change("c", order(number, status="lost"), lsn=number) for number in (1, 2, 3)])
+    owner.take(log.batch())
+    first, second, third = refused(owner, ORDERS)
+    patch(owner, ORDERS, first, mended(first, status="paid"), number=1)
+    patch(owner, ORDERS, second, mended(second, status="paid"), number=2)
+
+    done = carry_out(owner, command("discard_refused_rows", ORDERS, number=8, **place(second)))
+    again = carry_out(owner, command("discard_refused_rows", ORDERS, number=8, **place(second)))
+    with pytest.raises(CommandError, match=r"no undecided row from .*quarantine show silver.orders"):
+        carry_out(owner, command("discard_refused_rows", ORDERS, number=9, **place(second)))
+
+    assert done == again == {"discarded": 1}
+    still = [row["offset"] for row in refused(owner, ORDERS) if row["state"] == "open"]
+    assert still == [first["offset"], third["offset"]]
+    assert [row["offset"] for row in owner.rows(f"{ORDERS}__patches")] == [first["offset"]]
+    assert findings(owner) == []
+
+
 def test_patch_counts_before_what_came_and_not_where_a_rule_refuses_it(tmp_path: Path) -> None:
     """A rule that was mended lets both pass: the patch is taken. One that refuses both leaves the row as it came."""
     project = Shop(tmp_path / "project")

@@ -17,7 +17,7 @@ from deltaworks.errors import CommandError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import command, replay
 from tests.flows import Log, carry_out
-from tests.patching import patch, withdraw
+from tests.patching import patch, place, withdraw
 from tests.shop_rows import broken, change, customer, order, view
 from tests.source_table import SourceTable, people
 from tests.unit.test_rewind import shop, staged
@@ -174,6 +174,8 @@ def test_patch_of_the_only_change_of_a_row_is_the_row(tmp_path: Path) -> None:
     log.send([source.log[1]])
     owner.take(log.batch())
     (row,) = refused(owner, table)
+    with pytest.raises(CommandError, match="waits for a value"):
+        carry_out(owner, command("discard_refused_rows", table, number=9, **place(row)))
     envelope = json.loads(row["value"])
     envelope["after"] |= {"city": "Wien", "bio": "B", "cv": "V"}
     patch(owner, table, row, json.dumps(envelope).encode(), number=1)

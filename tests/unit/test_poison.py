@@ -1,13 +1,15 @@
-"""A row that crashes the parser is found and refused; a bug that hits everything is raised."""
+"""A row that crashes the parser is found and refused; a bug that hits everything is told."""
 
 from pathlib import Path
+from traceback import format_exception
 
 import pyarrow as pa
 import pytest
 
+from deltaworks.engine.detached import is_tables_own
 from deltaworks.engine.parsing import json as parsing
 from deltaworks.engine.parsing.bronze import Chunk
-from deltaworks.errors import DeltaworksError
+from deltaworks.errors import DeltaworksError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop
 from tests.flows import Log
@@ -52,14 +54,18 @@ def test_rows_that_crash_the_parser_are_refused_and_the_others_go_on(
 
 
 @pytest.mark.usefixtures("_crashing")
-def test_bug_that_hits_everything_is_raised(tmp_path: Path) -> None:
-    """Nothing is set aside: somebody has to mend it, and bronze has the rows."""
+def test_bug_that_hits_everything_is_the_tables_own(tmp_path: Path) -> None:
+    """No row is set aside, bronze has them; who is told gets the error's name and place, and no row's text."""
     owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
-    log.send([view(number, page="/poison") for number in range(40)])
+    log.send([view(number, page="/poison/secret") for number in range(40)])
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(
+        LakeError, match=r"page_views/.* crashes the parser: ZeroDivisionError in .*test_poison.py:"
+    ) as told:
         owner.take(log.batch())
 
+    assert is_tables_own(told.value, None)
+    assert "secret" not in "".join(format_exception(told.value))
     assert owner.rows("silver.page_views__quarantine") == []
 
 

@@ -1,7 +1,7 @@
 """Rows that crash the parser: found by halves and refused with the error's name, so that the others go on.
 
 The parser raises nothing about data, as far as anybody knows. Should a row make it raise all the same, one row must not
-hold up a table for good. An error that many rows meet is a bug that somebody has to mend: it is raised.
+hold up a table for good. An error that many rows meet is a bug that somebody has to mend: the table is set aside.
 """
 
 import logging
@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from deltaworks.engine.halves import TooManyError, raising
 from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.errors import LakeError
 
 POISON_MAX = 16
 """More rows than this in a chunk are no poison, but a bug that hits everything."""
+_BUG = "The rows are in bronze; this is a bug of the parser: please report it"
 Attempt = Callable[[Chunk], pa.RecordBatch]
 Refuse = Callable[[Chunk, str], pa.RecordBatch]
 log = logging.getLogger("deltaworks.poison")
@@ -23,7 +25,7 @@ log = logging.getLogger("deltaworks.poison")
 def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse, error: Exception) -> pa.RecordBatch:
     """The chunk's rows, one for one and in order: those that raise alone as `refuse` makes them.
 
-    `error` is what the whole chunk raised. Raises it again if more than `POISON_MAX` rows do.
+    `error` is what the whole chunk raised. Raises LakeError if more than `POISON_MAX` rows raise.
     """
     parts: dict[int, pa.RecordBatch] = {}
 
@@ -33,18 +35,24 @@ def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse, error: Exception) -
     try:
         found = raising(len(chunk), some, ours=_is_of_rows, found_max=POISON_MAX)
     except TooManyError:
-        raise error from None
+        place, finding = _place(chunk, 0), f"{_named(error)}, for more than {POISON_MAX} rows near it"
+        # by name alone, without what it came from: its own text may quote a row
+        raise LakeError(place, f"crashes the parser: {finding}", _BUG) from None
     for at, raised in found.items():
-        row = Chunk(chunk.rows.slice(at, 1))
-        name = type(raised).__name__
-        where = extract_tb(raised.__traceback__)[-1]
-        topic, partition, offset = (row.column(name)[0] for name in ("topic", "partition", "offset"))
-        # the error's own text may quote the row
-        log.error(
-            "%s/%s/%s crashes the parser: %s in %s:%s", topic, partition, offset, name, where.filename, where.lineno
-        )
-        parts[at] = refuse(row, f"crashes the parser: {name}")
+        log.error("%s crashes the parser: %s", _place(chunk, at), _named(raised))
+        parts[at] = refuse(Chunk(chunk.rows.slice(at, 1)), f"crashes the parser: {type(raised).__name__}")
     return pa.Table.from_batches([parts[at] for at in sorted(parts)]).combine_chunks().to_batches()[0]
+
+
+def _place(chunk: Chunk, at: int) -> str:
+    row = Chunk(chunk.rows.slice(at, 1))
+    return "/".join(str(row.column(name)[0]) for name in ("topic", "partition", "offset"))
+
+
+def _named(error: Exception) -> str:
+    """An error by its name and where it was raised: its own text may quote the row."""
+    where = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {where.filename}:{where.lineno}"
 
 
 def _is_of_rows(error: Exception) -> bool:

@@ -20,8 +20,8 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.partial import unknown
-from deltaworks.engine.writers.patches import Patch, Patched, Patches, Place, told, whole
-from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Quarantine
+from deltaworks.engine.writers.patches import Patch, Patched, Patches, told, whole
+from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Quarantine
 from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.errors import CommandError
@@ -118,7 +118,8 @@ class OverBronze(ABC):
             raise CommandError(f"command {patch.command}", finding, "Give another one; nothing has changed")
         if self._is_copy(judged):
             finding = f"{self.declared.name} has the event that {told(patch.place)} would be"
-            next_step = f'It needs no patch: discard it with "deltaworks quarantine discard {self.declared.name}"'
+            order = f"deltaworks quarantine discard {self.declared.name} --row {told(patch.place)} --reason ..."
+            next_step = f'It needs no patch: discard it with "{order}"'
             raise CommandError(f"command {patch.command}", finding, next_step)
         self.patches.put(committer, patch, seq=row["_seq"][0].as_py())
 
@@ -150,6 +151,18 @@ class OverBronze(ABC):
     def withdraw(self, committer: Committer, place: Place, *, command: int) -> int:
         """Take the patch of a refused row back; how many there were. Raises CommandError as `patch`."""
         return self.patches.withdraw(committer, self._refused(place, command), command=command)
+
+    def discard(self, committer: Committer, *, cause: str | None, place: Place | None, command: int) -> int:
+        """Decide that refused rows stay out, and take their patches back; how many. Raises CommandError as `patch`."""
+        side = Quarantine(self.quarantine)
+        if place is not None and not side.discarded(command).num_rows:  # else an owner died since
+            self._refused(place, command)
+        many = side.discard(committer, cause=cause, place=place, command=command)
+        if place is not None and not many:
+            finding = f"the row from {told(place)} waits for a value that is not in it"
+            raise CommandError(f"command {command}", finding, "It comes when the value does, or patch it")
+        self.patches.withdraw(committer, side.discarded(command), command=command)
+        return many
 
     def _refused(self, place: Place, command: int) -> pa.Table:
         """The row in quarantine from this place, whose refusal the table has confirmed."""

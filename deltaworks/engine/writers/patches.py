@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser
-from deltaworks.engine.writers.quarantine import PLACE
+from deltaworks.engine.writers.quarantine import PLACE, Place
 
 PATCHES = pa.schema(
     [
@@ -35,8 +35,6 @@ was given. `_seq`: no ingest batch after this one has brought the row to bronze.
 SUFFIX = "patches"
 VALUE = "value"
 """The file in which a new value comes to the owner of the table."""
-Place = tuple[str, int, int]
-"""A record's topic, partition and offset."""
 
 
 @dataclass(frozen=True, kw_only=True)

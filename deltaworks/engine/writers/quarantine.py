@@ -40,6 +40,8 @@ once that has it, the row is gone from here.
 DECIDED = frozenset({"command", "_claimed"})
 """Columns that older quarantines lack."""
 PLACE = ("topic", "partition", "offset")
+Place = tuple[str, int, int]
+"""A record's topic, partition and offset."""
 _OF_BRONZE = [name for name in BRONZE.names if name in QUARANTINE.names]
 ROWS_PER_BATCH = 10_000
 """So many are judged again in one ingest batch, or those of one ingest batch if that had more."""
@@ -84,10 +86,9 @@ class Quarantine:
             found = self._open(_OF_BRONZE, cause=due.cause, after=due.after, upto=due.upto)
         return _as_bronze(found.sort_by([(name, "ascending") for name in ("_seq", *PLACE)]))
 
-    def row(self, place: tuple[str, int, int]) -> pa.Table:
+    def row(self, place: Place) -> pa.Table:
         """The undecided row from this topic, partition and offset as bronze has it; empty if there is none."""
-        topic, partition, offset = (ds.field(name) == value for name, value in zip(PLACE, place, strict=True))
-        return _as_bronze(self._open(_OF_BRONZE, cause=None, among=topic & partition & offset))
+        return _as_bronze(self._open(_OF_BRONZE, cause=None, place=place))
 
     def discarded(self, command: int) -> pa.Table:
         """The places of the rows that a command has discarded."""
@@ -116,13 +117,15 @@ class Quarantine:
             return
         committer.delete(self.table, f"_claimed <= {upto}", entry)
 
-    def discard(self, committer: Committer, *, cause: str | None, command: int) -> int:
+    def discard(self, committer: Committer, *, cause: str | None, place: Place | None, command: int) -> int:
         """Decide that undecided rows stay out for good; they are kept, and counted as refused. How many those are.
+
+        Of one cause, or the one from a place, where given.
 
         Rows that wait for a value are left: they have a place beside the table, and come when the value does.
         """
         before = self.table.read(["command"], where=ds.field("command") == command).num_rows  # an owner died since
-        rows = self._open([*PLACE, "reason"], cause=cause)
+        rows = self._open([*PLACE, "reason"], cause=cause, place=place)
         rows = rows.filter(pc.invert(pc.ends_with(rows["reason"], REASON))).select(PLACE)
         if rows.num_rows:
             rows = rows.append_column("command", pa.array([command] * rows.num_rows, pa.int64()))
@@ -133,12 +136,12 @@ class Quarantine:
 
     def _open(
         self, names: list[str], *, cause: str | None, after: int | None = None, upto: int | None = None,
-        among: ds.Expression | None = None,
+        place: Place | None = None,
     ) -> pa.Table:  # fmt: skip
-        """Columns of undecided rows, of this cause and of the ingest batches in (after, upto], where given."""
+        """Columns of undecided rows, of this cause, this place and the ingest batches in (after, upto], where given."""
         where = _of(cause)
-        if among is not None:
-            where &= among
+        for name, value in zip(PLACE, place or (), strict=place is not None):
+            where &= ds.field(name) == value
         if after is not None and upto is not None:
             where &= (ds.field("_seq") > after) & (ds.field("_seq") <= upto)
         return _undecided(self.table.read([*names, "_claimed"], where=where)).select(names)

@@ -71,6 +71,23 @@ def test_an_order_that_fails_fails_the_task(store: Store, settings: Settings) ->
     assert isinstance(event, TaskFailedEvent)
 
 
+def test_a_task_that_is_cleared_gives_its_order_again(store: Store, settings: Settings) -> None:
+    """Its next try is one that may pass; the order of before stays as it ended."""
+    ended(compact(settings), seconds_max=1.5)
+    command = store.take("shop")
+    assert command is not None
+    store.fail(command.id, "disk full")
+    launch.start(settings, "shop")
+
+    event = ended(compact(settings, number=2))
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert [(one.reason, one.state) for one in store.commands("shop")] == [
+        ("run-1, try 2", "done"),
+        ("run-1", "failed"),
+    ]
+
+
 @pytest.mark.parametrize("sent_before", [False, True])
 def test_a_stopped_app_is_skipped(store: Store, settings: Settings, *, sent_before: bool) -> None:
     """Nothing waits in the queue for the day when it is started again."""
@@ -96,11 +113,11 @@ def test_the_task_starts_in_the_triggerer(settings: Settings) -> None:
     assert task.start_trigger_args.trigger_cls == made.serialize()[0]
 
 
-def compact(settings: Settings, table: str = "silver.orders") -> CommandTrigger:
-    """The trigger of a task of the run `run-1`."""
+def compact(settings: Settings, table: str = "silver.orders", *, number: int = 1) -> CommandTrigger:
+    """The trigger of so many a try of a task of the run `run-1`."""
     project = str(Path(settings.project))
     trigger = CommandTrigger(app="shop", table=table, kind="compact", project=project)
-    instance: Any = SimpleNamespace(dag_id="maintain__shop", run_id="run-1", task_id="t")
+    instance: Any = SimpleNamespace(dag_id="maintain__shop", run_id="run-1", task_id="t", try_number=number)
     trigger._task_instance = instance
     return trigger
 
