@@ -108,10 +108,8 @@ def stage(
     declared, wanted = catalog[table], EventRange(since=since, until=until)
     patches = versions_in(lake, [table])  # before they are read
     chosen, others = even(table, catalog=catalog, lake=lake)
-    held = {}
-    if has_events(declared):
-        bronze = declared.inputs[0]
-        held[bronze] = Held(bronze, lake / bronze.replace(".", "/", 1))
+    bronze = declared.inputs[0] if has_events(declared) else None
+    held = {} if bronze is None else {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
     for name, version in (others | chosen).items():
         for one in laid_out(lake, name, version):
             held[one.name] = one
@@ -125,7 +123,7 @@ def stage(
     code = {name: made_by(writers[name]) for name in chosen}
     staged = Staged(tables=tuple(chosen), base=others | chosen | patches, code=code, versions=others)
     scratch = anew.data / "exchanged"
-    if has_events(declared):
+    if bronze is not None:
         source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not again in a replay
         source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
         ranges = _ranges(flow, declared, wanted)
