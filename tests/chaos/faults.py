@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Annotated, Any
@@ -31,11 +32,13 @@ from deltaworks.control import Store
 from deltaworks.engine.balance import balance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals_source
+from deltaworks.engine.stretches import micros
 from deltaworks.errors import DeltaworksError, QueryError
 from deltaworks.local.chaos import broker
 from deltaworks.local.chaos.fault import Fault, Say, Scene, chance_of
 from deltaworks.local.chaos.faults import FAULTS, fault
 from deltaworks.settings import ROOT, Settings
+from tests.chaos import spare
 from tests.chaos.bank import running_bank
 from tests.chaos.report import Done, Drill, write
 from tests.chaos.traffic import SENDERS, Traffic
@@ -44,6 +47,8 @@ from tests.running_stack import wait_until
 SPARE = ("retention-passed", "topic-recreated")
 """Done to a topic and an app of their own: what they take away would be missing for all that come after."""
 BEGIN_SECONDS_MAX = 300.0
+LATE_MAX = timedelta(hours=12)
+"""No run takes so long, so no event of it is so late; were a clock of 2099 believed, all would be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,18 +76,17 @@ class Drilling:
 
     def once(self, one: Fault, seed: int) -> Done:
         """Do one fault and judge."""
-        chance, spare = chance_of(one.name, seed), one.name in SPARE
-        app = "spare" if spare else "bank"
-        scene = self._scene(chance, app, "spare" if spare else "numbered")
+        chance, alone = chance_of(one.name, seed), one.name in SPARE
+        scene = self._scene(chance, *(("spare", spare.TOPIC) if alone else ("bank", "numbered")))
         if why := one.missing(scene):
             return Done(what=one.name, seed=seed, skipped=why)
-        if spare:
+        if alone:
             self._want_spare()
         try:
             found = self._inflicted(one, scene)
-            return self._recovered(scene, Done(what=one.name, seed=seed, findings=found), self._apps(spare))
+            return self._recovered(scene, Done(what=one.name, seed=seed, findings=found), self._apps(alone))
         finally:
-            if spare:
+            if alone:
                 self.store.desire("spare", "stopped", by="chaos")
 
     def drawn(self, seed: int) -> Done:
@@ -122,11 +126,15 @@ class Drilling:
     def _recovered(self, scene: Scene, done: Done, apps: Sequence[str]) -> Done:
         """Wait for what was sent until now, and judge."""
         mark = Mark(sent=dict(self.traffic.sent), transferred=self.traffic.transferred)
+        upto = spare.ends(self.settings) if "spare" in apps else {}
         recovery = recover(scene, apps=apps, lost=self.lost)
         if done.what == "restart" and self.plain_seconds is None:
             self.plain_seconds = recovery.seconds
         times = None if self.plain_seconds is None else recovery.seconds / self.plain_seconds
-        findings = (*done.findings, *recovery.findings, *self._numbers(mark), *self._money(), *self.traffic.errors)
+        findings = (
+            *done.findings, *recovery.findings, *self._numbers(mark), *self._money(),
+            *spare.otherwise(self.settings, upto), *self.traffic.errors,
+        )  # fmt: skip
         return replace(done, seconds=recovery.seconds, times=times, findings=findings)
 
     def _numbers(self, mark: Mark) -> Iterator[str]:
@@ -150,7 +158,7 @@ class Drilling:
             yield f"transfers: {count} rows, {different} numbers up to {last}, {mark.transferred} made"
 
     def _gold(self, mark: Mark) -> Iterator[str]:
-        """Where gold's counts are not those of every number once."""
+        """Where gold's counts are not those of every number once, or a wrong clock made others late."""
         for sender, events, total, last in self._rows("select sender, events, total, last from gold.senders"):
             if not (events == last == mark.sent[sender] and total == last * (last + 1) // 2):
                 yield f"gold.senders {sender}: {events} events, sum {total}, last {last}, {mark.sent[sender]} sent"
@@ -160,6 +168,10 @@ class Drilling:
         events = {row["value"] for row in aside}  # the copies that another fault sends are set aside too
         if len(events) != self._ahead or {row["reason"] for row in aside} - {"sent_at: future"}:
             yield f"{len(events)} events were set aside, {self._ahead} were sent from 2099"
+        numbered = deltalake.DeltaTable(str(self.settings.lake / "silver" / "numbered"))
+        latest = pc.max(numbered.to_pyarrow_table(columns=["_late_by"])["_late_by"]).as_py()
+        if latest > micros(LATE_MAX):
+            yield f"an event is late by {timedelta(microseconds=latest)}: a clock was believed"
 
     def _money(self) -> Iterator[str]:
         """Versions of gold since the last look whose balances together are not 0."""
@@ -178,8 +190,8 @@ class Drilling:
     def _scene(self, chance: Random, app: str, topic: str) -> Scene:
         return scene_of(self.settings, self.store, chance=chance, app=app, topic=topic, say=self.say)
 
-    def _apps(self, spare: bool = False) -> list[str]:
-        return ["bank", "spare"] if spare else ["bank"]
+    def _apps(self, alone: bool = False) -> list[str]:
+        return ["bank", "spare"] if alone else ["bank"]
 
     def _want_spare(self) -> None:
         self.store.desire("spare", "running", by="chaos")
