@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.publish import publish
-from deltaworks.engine.trimming import STAGED
+from deltaworks.engine.trimming import STAGED, staged_since
 from deltaworks.engine.writers.patches import VALUE, Patch
 from deltaworks.errors import (
     CommandError,
@@ -173,13 +174,12 @@ def _compact(table: OwnedTable, flow: Flow, command: Command) -> Steps:
 def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
     hours, committer = command.arguments.get("hours"), _committer(flow)
     hours = maintenance.VACUUM_HOURS if hours is None else int(hours)
-    found = maintenance.vacuum(
-        table, readers=flow.readers(table.name), hours=hours, command=command.id, committer=committer
-    )
+    read_since = staged_since(flow.settings.data / STAGED)
+    vacuum = partial(maintenance.vacuum, hours=hours, command=command.id, committer=committer, read_since=read_since)
+    found = vacuum(table, readers=flow.readers(table.name))
     for side in flow.sides.get(table.name, {}).values():
         yield {"files": found["files"]}
-        beside = maintenance.vacuum(side, readers={}, hours=hours, command=command.id, committer=committer)
-        found["files"] += beside["files"]
+        found["files"] += vacuum(side, readers={})["files"]
     return found
 
 

@@ -99,18 +99,22 @@ def vacuum(
     hours: int,
     command: int,
     committer: Committer,
+    read_since: datetime | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """Delete files that no version of the last `hours` has, and those that no commit ever named.
 
     `readers`: tables over this one, and the last version that each has taken: what was added since is never deleted,
-    however far a reader is behind. Versions that lose files cannot be read any more.
+    however far a reader is behind. `read_since`: since when tables are computed again from the lake as it was then; so
+    that stays too. Versions that lose files cannot be read any more.
 
     Returns how many files went, and from when on versions can be read. Raises CommandError if the clock stands before
     the last commit, or a reader's place is not in the log any more.
     """
     now = datetime.now(UTC) if now is None else now
     since = now - timedelta(hours=hours)
+    if read_since is not None:
+        since = min(since, read_since - _MARGIN)
     last = read_log(table.path, table.version)
     if last is not None and last.at is not None and last.at > now + _MARGIN:
         raise CommandError(

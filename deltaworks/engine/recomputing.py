@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.jvm_log import jvm_log
 from deltaworks.engine.session import open_session
+from deltaworks.engine.trimming import STAGED
 from deltaworks.settings import AppSettings, Settings
 
 NICENESS = 10
@@ -22,14 +23,16 @@ def recomputing(
 ) -> Iterator[tuple[SparkSession, Settings]]:
     """Start Spark behind the streams, whose log is `<name>.log`; give it with settings whose lake is empty.
 
-    That lake is in `folder`, which is empty; without one it goes at the end. The process stays behind the streams, and
+    That lake is in `folder`, which is empty; without one it goes at the end. Either way it stands where owners see that
+    somebody reads the lake as it is now. The process stays behind the streams, and
     whatever it starts: an owner that publishes for an app that is stopped holds no stream up.
     """
     os.nice(max(0, NICENESS - os.nice(0)))  # what is started from here on is so too
     with ExitStack() as kept:
         if folder is None:
-            # beside the lake, not in /tmp: bronze is linked there, not copied
-            scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir=settings.data, ignore_cleanup_errors=True)
+            beside = settings.data / STAGED  # not in /tmp: bronze is linked there, not copied
+            beside.mkdir(parents=True, exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir=beside, ignore_cleanup_errors=True)
             folder = Path(kept.enter_context(scratch))
         own = settings.changed(data=folder)
         with jvm_log(settings.logs / f"{name}.log"):

@@ -5,8 +5,9 @@ What is cut away lies before a checkpoint, so the rest is a whole log; the entri
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from deltaworks.engine.points import reached
 from deltaworks.engine.writers.patches import VALUE
 
 STAGED = "staged"
-"""Folder beside the lake for tables that are not published yet."""
+"""Folder beside the lake for tables that are computed again, to be published or compared."""
 COMMITS_KEPT = 5_000
 """So far back versions can be opened. A commit to a log of so many costs some three times one to an empty log."""
 FILES_AT_ONCE = 2_000
@@ -62,11 +63,25 @@ def _is_readable(path: Path, version: int) -> bool:
 
 def is_staged(staged: Path, *, seconds: float = STAGED_SECONDS) -> bool:
     """Whether in this folder tables are laid out that may be published yet."""
+    now = time.time()
+    return any(now - moment < seconds for moments in _staged(staged) for moment in moments)
+
+
+def staged_since(staged: Path) -> datetime | None:
+    """Since when what is laid out in this folder reads the lake, as it was then; None where nothing does."""
+    now = time.time()
+    begun = [min(moments) for moments in _staged(staged) if now - max(moments) < STAGED_SECONDS]
+    return datetime.fromtimestamp(min(begun), UTC) if begun else None
+
+
+def _staged(staged: Path) -> Iterator[list[float]]:
+    """Of each that is laid out, when its folder, its lake and the word that it is whole were last changed."""
     for folder in staged.iterdir() if staged.is_dir() else ():
         if (folder / VALUE).exists():  # of a patch: no table
             continue
-        for place in (folder, folder / "staged.json"):
+        moments = []
+        for place in (folder, folder / "lake", folder / "staged.json"):
             with suppress(OSError):
-                if time.time() - place.stat().st_mtime < seconds:
-                    return True
-    return False
+                moments.append(place.stat().st_mtime)
+        if moments:
+            yield moments

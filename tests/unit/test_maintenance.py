@@ -1,5 +1,6 @@
 """VACUUM by the owner: what nobody needs goes, what a slow reader needs stays, and the stream goes on."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def test_what_a_table_above_has_not_taken_stays(tmp_path: Path) -> None:
 
     assert owner.flow.readers("silver.page_views") == {"gold.page_views_per_minute": 0, "gold.user_sessions": 0}
     assert silver.read_added(0, silver.version)["event_id"].to_pylist() == ["e0", "e1", "e2"]
+
+
+def test_what_is_computed_again_keeps_what_it_reads(tmp_path: Path) -> None:
+    """The lake as it was when that began; what was left by one that was killed long ago keeps nothing."""
+    owner, _ = small_files(tmp_path)
+    there = files(owner, "bronze.web_events")
+    scratch = owner.settings.data / "staged" / "prove-1" / "lake"
+    scratch.mkdir(parents=True)
+
+    kept = carry_out(owner, command("vacuum", "bronze.web_events", hours=0))
+    for folder in (scratch, scratch.parent):
+        os.utime(folder, (0, 0))
+    gone = carry_out(owner, command("vacuum", "bronze.web_events", number=8, hours=0))
+
+    assert kept["files"] == 0
+    assert gone["files"] == there - files(owner, "bronze.web_events") > 0
 
 
 def test_clock_that_was_set_back_deletes_nothing(tmp_path: Path) -> None:
