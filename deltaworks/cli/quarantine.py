@@ -157,8 +157,9 @@ def discard(
     """Decide that refused rows stay out of the table for good; they are kept, and counted as refused."""
     if [cause is not None, row is not None, every].count(True) != 1:
         raise typer.BadParameter("Give one of --cause, --row and --all.", param_hint="--cause")
+    kind = "discard_refused_rows" if row is None else "discard_refused_row"
     arguments = {"cause": cause} if row is None else place_of(row)
-    _order(table, "discard_refused_rows", arguments, by=by, reason=reason, wait=wait)
+    _order(table, kind, arguments, by=by, reason=reason, wait=wait)
 
 
 def _order(

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
@@ -31,6 +32,7 @@ from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
+from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.schemas import spark_schema
@@ -239,16 +241,29 @@ def _take_again(
 def _compute_again(
     flow: Flow, declared: Declared, wanted: EventRange, spark: SparkSession, *, scratch: Path
 ) -> _Exchange | None:
-    """Compute the range of a table again from its inputs as they are; None when everything comes out as it was."""
-    own = flow.inputs[declared.name].table
+    """Compute the range of a table again from its inputs as they are; None when everything comes out as it was.
+
+    Raises LakeError where its transform cannot compute a row that it could before.
+    """
+    flow.refuse_outdated(declared)
+    own, event_time = flow.inputs[declared.name].table, declared.table.event_time
     version = own.version
     committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
     writer = next(one for one in flow.writers if one.declared.name == declared.name)
     assert isinstance(writer, AggregateWriter | StatefulWriter)
-    writer.compute_again(spark, committer, wanted)
-    writer.settle(committer)
+    try:
+        writer.compute_again(spark, committer, wanted)
+    except TooMuchError:
+        raise LakeError(own.name, "has too many rows in the range", "Order shorter ranges, or rebuild it") from None
+    except PySparkException as error:
+        if not is_of_rows(error):
+            raise
+        finding = f"its transform cannot compute some row: {name_of(error)}"  # its text may quote values
+        raise LakeError(own.name, finding, f'Mend it, or run "deltaworks rebuild {own.name}"') from None
     flow.open_anew(declared.name)
-    return _exchanged(own, version, None, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
+    # groups of other times stay; stretches may begin before the range
+    among = wanted.holds(str(event_time)) if isinstance(writer, AggregateWriter) else None
+    return _exchanged(own, version, among, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
 
 
 def _exchanged(
@@ -272,7 +287,8 @@ def _exchanged(
             for name, one, other in (("gone", "before", "after"), ("come", "after", "before")):
                 connection.sql(f'from "{one}" except all from "{other}"').write_parquet(files[name])
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-        next_step = f"Make room on the disk of {scratch.parent}, or order shorter ranges"
+        shorter = "" if among is None else ", or order shorter ranges"
+        next_step = f"Make room on the disk of {scratch.parent}{shorter}"
         raise LakeError(own.name, "its rows of before and after find no room beside each other", next_step) from error
     found = {name: pq.read_metadata(file).num_rows for name, file in files.items()}
     if not any(found.values()):

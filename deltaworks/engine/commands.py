@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from deltaworks.errors import (
 log = logging.getLogger("deltaworks.commands")
 KINDS = (
     "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows",
-    "publish", "rebuild", "patch_refused_row", "withdraw_patch", "expire",
+    "publish", "rebuild", "patch_refused_row", "withdraw_patch", "expire", "discard_refused_row",
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -151,7 +150,9 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
         case "publish":
             folder = flow.settings.data / STAGED / str(command.arguments["folder"])
             return (yield from publish(flow, folder, command=command.id))
-        case "accept_bad_rows" | "discard_refused_rows" | "patch_refused_row" | "withdraw_patch":
+        case (
+            "accept_bad_rows" | "discard_refused_rows" | "discard_refused_row" | "patch_refused_row" | "withdraw_patch"
+        ):
             return _decide(command, flow)
         case kind:
             raise CommandError(f"command {command.id}", f"unknown kind {kind!r}", f"Known are {', '.join(KINDS)}")
@@ -174,12 +175,17 @@ def _compact(table: OwnedTable, flow: Flow, command: Command) -> Steps:
 def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
     hours, committer = command.arguments.get("hours"), _committer(flow)
     hours = maintenance.VACUUM_HOURS if hours is None else int(hours)
-    read_since = staged_since(flow.settings.data / STAGED)
-    vacuum = partial(maintenance.vacuum, hours=hours, command=command.id, committer=committer, read_since=read_since)
-    found = vacuum(table, readers=flow.readers(table.name))
+
+    def vacuum(one: OwnedTable, readers: Mapping[str, int]) -> dict[str, Any]:
+        read_since = staged_since(flow.settings.data / STAGED)
+        return maintenance.vacuum(
+            one, readers=readers, hours=hours, command=command.id, committer=committer, read_since=read_since
+        )
+
+    found = vacuum(table, flow.readers(table.name))
     for side in flow.sides.get(table.name, {}).values():
         yield {"files": found["files"]}
-        found["files"] += vacuum(side, readers={})["files"]
+        found["files"] += vacuum(side, {})["files"]
     return found
 
 
@@ -195,10 +201,11 @@ def _decide(command: Command, flow: Flow) -> dict[str, int]:
     name, given = _table(command, flow).name, command.arguments
     if command.kind == "accept_bad_rows":
         return flow.accept_bad(name, command=command.id)
-    place = (str(given["topic"]), int(given["partition"]), int(given["offset"])) if "topic" in given else None
     if command.kind == "discard_refused_rows":
-        return flow.discard_refused(name, cause=given.get("cause"), place=place, command=command.id)
-    assert place is not None, "a patch is one row's"
+        return flow.discard_refused(name, cause=given.get("cause"), place=None, command=command.id)
+    place = str(given["topic"]), int(given["partition"]), int(given["offset"])
+    if command.kind == "discard_refused_row":  # a kind of its own: an older owner would take it for all rows
+        return flow.discard_refused(name, cause=None, place=place, command=command.id)
     if command.kind == "withdraw_patch":
         return flow.withdraw_patch(name, place, command=command.id)
     file = flow.settings.data / STAGED / str(given["folder"]) / VALUE

@@ -544,7 +544,7 @@ class Flow:
         if declared.table.keep_days is None or not expires(declared):
             finding = f"{name} keeps its rows for ever"
             raise CommandError(f"command {command}", finding, "Name a table that has keep_days")
-        self._refuse_outdated(declared)
+        self.refuse_outdated(declared)
         while True:
             over = self._over(name)
             for one in (name, *(writer.declared.name for writer in over)):
@@ -662,7 +662,7 @@ class Flow:
         if self.detached.waits(name):
             return
         try:
-            self._refuse_outdated(writer.declared)
+            self.refuse_outdated(writer.declared)
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._roll_back_sides(name)
@@ -678,8 +678,8 @@ class Flow:
         self.detached.recovered(name)
         self._note(writer, turn)
 
-    def _refuse_outdated(self, declared: Declared) -> None:
-        """Columns were declared that its rows do not have, or those of an input; or only a part of it was replaced."""
+    def refuse_outdated(self, declared: Declared) -> None:
+        """Raise LakeError where its rows, or an input's, lack declared columns, or only a part of it was replaced."""
         own, sides = self.inputs[declared.name].table, self.sides.get(declared.name, {}).values()
         for table in (own, *sides, *(self.inputs[name].table for name in declared.inputs)):
             if table.outdated is not None:

@@ -24,7 +24,7 @@ TARGET_BYTES = 2 * SIZES[-1]
 VACUUM_HOURS = 7 * 24
 """So long after they were replaced files stay for readers of older versions: who has begun, and who looks back."""
 _MARGIN = timedelta(minutes=10)
-"""Kept beyond what a slow reader needs: a file is a little older than the commit that names it."""
+"""Kept beyond what is needed: a file is a little older than the commit that names it. So far clocks may err, too."""
 _NULL = ""  # as delta-rs takes the value of a part in its filters
 
 

@@ -78,8 +78,8 @@ class Parser:
             return self._judged(chunk)
         except (MemoryError, OSError):  # the machine's fault
             raise
-        except Exception as error:  # noqa: BLE001  # nothing is known that raises: whatever it is, it is the rows'
-            return isolated(chunk, self._judged, self._refused, error)
+        except Exception:  # noqa: BLE001  # nothing is known that raises: whatever it is, it is the rows'
+            return isolated(chunk, self._judged, self._refused)
 
     def _judged(self, chunk: Chunk) -> pa.RecordBatch:
         judged = ruled(self._way.batch(chunk), chunk, self.rules)

@@ -68,7 +68,10 @@ def is_staged(staged: Path, *, seconds: float = STAGED_SECONDS) -> bool:
 
 
 def staged_since(staged: Path) -> datetime | None:
-    """Since when what is laid out in this folder reads the lake, as it was then; None where nothing does."""
+    """Since when what is laid out in this folder reads the lake, as it was then; None where nothing does.
+
+    Its lake is made when it begins, and the folder of that changes no more once every layer is there.
+    """
     now = time.time()
     begun = [min(moments) for moments in _staged(staged) if now - max(moments) < STAGED_SECONDS]
     return datetime.fromtimestamp(min(begun), UTC) if begun else None

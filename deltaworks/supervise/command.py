@@ -25,6 +25,7 @@ from deltaworks.settings import Settings
 POLL_SECONDS = 1.0
 TELL_SECONDS = 5.0  # progress is logged at most so often
 WAIT_SECONDS_MAX = 3600.0  # then an order that nobody has taken is withdrawn and the task fails
+_TRY = ", try "
 _TRIGGER = "deltaworks.supervise.command.CommandTrigger"
 
 
@@ -105,7 +106,7 @@ class CommandTrigger(BaseTrigger):
         instance = self.task_instance
         if not instance:
             return "airflow", "no run"
-        again = f", try {instance.try_number}" if instance.try_number > 1 else ""
+        again = f"{_TRY}{instance.try_number}" if instance.try_number > 1 else ""
         return f"airflow {instance.dag_id}", f"{instance.run_id}{again}"
 
 
@@ -158,10 +159,19 @@ class _Order:
         return None
 
     def _sent(self) -> Command | None:
+        """The order of this try; or of a try before, if nobody has ended it: one that was cleared goes on waiting."""
         trigger = self._trigger
-        mine = (trigger.table, trigger.kind, self._by, self._reason)
-        known = self._store.commands(trigger.app, limit=500)
-        return next((one for one in known if (one.table_name, one.kind, one.requested_by, one.reason) == mine), None)
+        run, mine = self._run(self._reason), (trigger.table, trigger.kind, self._by)
+        known = [
+            one
+            for one in self._store.commands(trigger.app, limit=500)
+            if (one.table_name, one.kind, one.requested_by) == mine and self._run(one.reason) == run
+        ]
+        return next((one for one in known if one.reason == self._reason or not one.finished), None)
+
+    @staticmethod
+    def _run(reason: str) -> str:
+        return reason.partition(_TRY)[0]
 
     def _send(self) -> int:
         trigger = self._trigger

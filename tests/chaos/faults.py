@@ -126,14 +126,14 @@ class Drilling:
     def _recovered(self, scene: Scene, done: Done, apps: Sequence[str]) -> Done:
         """Wait for what was sent until now, and judge."""
         mark = Mark(sent=dict(self.traffic.sent), transferred=self.traffic.transferred)
-        upto = spare.ends(self.settings) if "spare" in apps else {}
+        ends = spare.ends(self.settings) if spare.TOPIC in apps else None
         recovery = recover(scene, apps=apps, lost=self.lost)
         if done.what == "restart" and self.plain_seconds is None:
             self.plain_seconds = recovery.seconds
         times = None if self.plain_seconds is None else recovery.seconds / self.plain_seconds
         findings = (
             *done.findings, *recovery.findings, *self._numbers(mark), *self._money(),
-            *spare.otherwise(self.settings, upto), *self.traffic.errors,
+            *([] if ends is None else spare.otherwise(self.settings, ends)), *self.traffic.errors,
         )  # fmt: skip
         return replace(done, seconds=recovery.seconds, times=times, findings=findings)
 

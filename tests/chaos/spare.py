@@ -1,4 +1,4 @@
-"""The spare topic beside its bronze table: what the broker still has is there once, as it was sent."""
+"""The spare topic beside its bronze table: what the broker still has is there once, byte for byte of its value."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -61,6 +61,7 @@ def _edges(consumer: Consumer, partition: int) -> tuple[int, int]:
 
 
 def _consumer(settings: Settings) -> Consumer:
+    """One that belongs to nobody's group, and says so where its place is gone; nothing here is a transaction's."""
     return Consumer(
         {
             "bootstrap.servers": settings.kafka, "group.id": "chaos-spare", "enable.auto.commit": False,

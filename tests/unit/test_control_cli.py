@@ -375,7 +375,7 @@ def test_run_becomes_the_driver(project: Settings) -> None:
     [
         (["replay", "--cause", "not JSON"], "replay_refused_rows", {"cause": "not JSON"}),
         (["discard", "--all", "--reason", "a port scan"], "discard_refused_rows", {"cause": None}),
-        (["discard", "--row", "shop.changes/0/7", "--reason", "sent again"], "discard_refused_rows",
+        (["discard", "--row", "shop.changes/0/7", "--reason", "sent again"], "discard_refused_row",
          {"topic": "shop.changes", "partition": 0, "offset": 7}),
         (["accept"], "accept_bad_rows", {}),
         (["withdraw", "--row", "shop.changes/0/7", "--reason", "no"], "withdraw_patch",

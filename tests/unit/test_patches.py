@@ -349,10 +349,10 @@ def test_one_row_is_discarded_and_its_neighbours_stay(tmp_path: Path) -> None:
     patch(owner, ORDERS, first, mended(first, status="paid"), number=1)
     patch(owner, ORDERS, second, mended(second, status="paid"), number=2)
 
-    done = carry_out(owner, command("discard_refused_rows", ORDERS, number=8, **place(second)))
-    again = carry_out(owner, command("discard_refused_rows", ORDERS, number=8, **place(second)))
+    done = carry_out(owner, command("discard_refused_row", ORDERS, number=8, **place(second)))
+    again = carry_out(owner, command("discard_refused_row", ORDERS, number=8, **place(second)))
     with pytest.raises(CommandError, match=r"no undecided row from .*quarantine show silver.orders"):
-        carry_out(owner, command("discard_refused_rows", ORDERS, number=9, **place(second)))
+        carry_out(owner, command("discard_refused_row", ORDERS, number=9, **place(second)))
 
     assert done == again == {"discarded": 1}
     still = [row["offset"] for row in refused(owner, ORDERS) if row["state"] == "open"]

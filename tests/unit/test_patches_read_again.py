@@ -175,7 +175,7 @@ def test_patch_of_the_only_change_of_a_row_is_the_row(tmp_path: Path) -> None:
     owner.take(log.batch())
     (row,) = refused(owner, table)
     with pytest.raises(CommandError, match="waits for a value"):
-        carry_out(owner, command("discard_refused_rows", table, number=9, **place(row)))
+        carry_out(owner, command("discard_refused_row", table, number=9, **place(row)))
     envelope = json.loads(row["value"])
     envelope["after"] |= {"city": "Wien", "bio": "B", "cv": "V"}
     patch(owner, table, row, json.dumps(envelope).encode(), number=1)

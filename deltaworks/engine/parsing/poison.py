@@ -22,10 +22,10 @@ Refuse = Callable[[Chunk, str], pa.RecordBatch]
 log = logging.getLogger("deltaworks.poison")
 
 
-def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse, error: Exception) -> pa.RecordBatch:
+def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse) -> pa.RecordBatch:
     """The chunk's rows, one for one and in order: those that raise alone as `refuse` makes them.
 
-    `error` is what the whole chunk raised. Raises LakeError if more than `POISON_MAX` rows raise.
+    Raises LakeError if more than `POISON_MAX` rows raise.
     """
     parts: dict[int, pa.RecordBatch] = {}
 
@@ -34,10 +34,11 @@ def isolated(chunk: Chunk, attempt: Attempt, refuse: Refuse, error: Exception) -
 
     try:
         found = raising(len(chunk), some, ours=_is_of_rows, found_max=POISON_MAX)
-    except TooManyError:
-        place, finding = _place(chunk, 0), f"{_named(error)}, for more than {POISON_MAX} rows near it"
-        # by name alone, without what it came from: its own text may quote a row
-        raise LakeError(place, f"crashes the parser: {finding}", _BUG) from None
+    except TooManyError as stopped:
+        at = min(stopped.found)
+        finding = f"crashes the parser: {_named(stopped.found[at])}, as more than {POISON_MAX} rows near it do"
+        # without what it came from: its own text may quote a row
+        raise LakeError(_place(chunk, at), finding, _BUG) from None
     for at, raised in found.items():
         log.error("%s crashes the parser: %s", _place(chunk, at), _named(raised))
         parts[at] = refuse(Chunk(chunk.rows.slice(at, 1)), f"crashes the parser: {type(raised).__name__}")

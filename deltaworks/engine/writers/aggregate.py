@@ -124,11 +124,15 @@ class AggregateWriter:
         replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
 
     def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
-        """Compute the groups of a range of the table's own event time again, from all rows of the input."""
+        """Compute the groups of a range of the table's own event time again, from all rows of the input.
+
+        Raises TooMuchError where these are too many.
+        """
         event_time = self.declared.table.event_time
         assert event_time is not None, "asked for tables that have a range only"
         self.progress.over_tables({self.source.table.name: self.after}, ingest_seq=None)
-        had = self.table.read(list(self.declared.keys), where=wanted.holds(event_time))
+        keys, bytes_max = list(self.declared.keys), committer.arrow_bytes_max
+        had = self.table.read(keys, where=wanted.holds(event_time), bytes_max=bytes_max)
         computed = self._all(spark, committer).where(wanted.holds_spark(event_time))
         replace_all(self.declared, self.progress, spark, committer, computed, had=had, counts=Counts())
 

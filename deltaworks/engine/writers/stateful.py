@@ -209,13 +209,15 @@ class StatefulWriter:
         self._replace(spark, committer, new, found.counts + left)
 
     def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
-        """Compute again what the used rows touch that happened in a range."""
+        """Compute again what rows touch that happened in a range, also those that are not used by the rules of now."""
         new = {}
         for source in self.sources:
-            table = source.table
-            rows = self._stored(spark, table.name, _new(table, table.schema.empty_table(), self.after(source)))
-            here = rows.where(wanted.holds_spark(self.times[table.name]))
-            new[table.name] = _new(table, _places_of(here, table), self.after(source))
+            table, upto = source.table, self.after(source)
+            there = slices.present(spark, table, 0, [*_shown(table), "_seq"])
+            assert isinstance(there, DataFrame), "nothing fits into no bytes"
+            within = wanted.holds_spark(self.times[table.name])
+            here = there.where(within & (F.col("_seq") <= _new(table, table.schema.empty_table(), upto).seq))
+            new[table.name] = _new(table, _places_of(here, table), upto)
         self._reach(new)
         self._replace(spark, committer, new, Counts())
 

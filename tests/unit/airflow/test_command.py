@@ -88,6 +88,17 @@ def test_a_task_that_is_cleared_gives_its_order_again(store: Store, settings: Se
     ]
 
 
+def test_a_task_that_is_cleared_meanwhile_goes_on_waiting(store: Store, settings: Settings) -> None:
+    """Two compactions of one table are one too many."""
+    ended(compact(settings), seconds_max=1.5)
+    launch.start(settings, "shop")
+
+    event = ended(compact(settings, number=2))
+
+    assert isinstance(event, TaskSuccessEvent)
+    assert [one.reason for one in store.commands("shop")] == ["run-1"]
+
+
 @pytest.mark.parametrize("sent_before", [False, True])
 def test_a_stopped_app_is_skipped(store: Store, settings: Settings, *, sent_before: bool) -> None:
     """Nothing waits in the queue for the day when it is started again."""
