@@ -135,16 +135,23 @@ def listed(
     *,
     app: Annotated[str | None, typer.Option(help="Only this app's.")] = None,
     state: Annotated[str | None, typer.Option(help=f"Only those that are {', '.join(_STATES)}.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only those about this table.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind, such as compact.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Only those that this one wanted.")] = None,
     limit: Annotated[int, typer.Option("--number", "-n", min=1, max=10_000, help="How many.")] = 20,
     as_json: _AsJson = False,
 ) -> None:
     """List commands, newest first."""
+    from deltaworks import catalog
+
     if state is not None and state not in _STATES:
         raise typer.BadParameter(f"Known are {', '.join(_STATES)}.", param_hint="--state")
+    if table is not None:
+        table = catalog.load(settings().project)[table].name  # raises, with the nearest name
     with _store() as store:
         if app is not None:
-            store.app(app)  # raises, with the nearest name
-        found = store.commands(app, state, limit)  # type: ignore[arg-type]  # checked above
+            store.app(app)  # the same
+        found = store.commands(app, state, limit, table=table, kind=kind, by=by)  # type: ignore[arg-type]  # checked above
     names = (
         "id", "app", "table_name", "kind", "arguments", "state", "requested_by", "reason", "requested_at",
         "finished_at",

@@ -172,12 +172,18 @@ class Commands(Apps):
             raise CommandError(f"command {number}", "there is none", 'See "deltaworks commands list"')
         return found
 
-    def commands(self, app: str | None = None, state: CommandState | None = None, limit: int = 50) -> list[Command]:
-        """List orders, newest first."""
+    def commands(
+        self, app: str | None = None, state: CommandState | None = None, limit: int = 50, *, table: str | None = None,
+        kind: str | None = None, by: str | None = None,
+    ) -> list[Command]:  # fmt: skip
+        """List orders, newest first; None of what they are chosen by leaves it open."""
         query = """
             select {columns} from commands where (%(app)s::text is null or app = %(app)s)
-            and (%(state)s::text is null or state = %(state)s) order by id desc limit %(limit)s"""
-        return self._all(query, {"app": app, "state": state, "limit": limit}, _COMMAND)
+            and (%(state)s::text is null or state = %(state)s) and (%(table)s::text is null or table_name = %(table)s)
+            and (%(kind)s::text is null or kind = %(kind)s) and (%(by)s::text is null or requested_by = %(by)s)
+            order by id desc limit %(limit)s"""
+        chosen = {"app": app, "state": state, "table": table, "kind": kind, "by": by, "limit": limit}
+        return self._all(query, chosen, _COMMAND)
 
     def _end(self, number: int, values: Mapping[str, object]) -> None:
         """Write the end of a running order; the same end again is no change (its first answer was lost)."""

@@ -335,6 +335,8 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     shown = rows(call("commands", "show", "1", "--json"))
     open_ones = rows(call("commands", "list", "--state", "queued", "--json"))
     for_people = call("commands", "show", "1").output
+    one_table = rows(call("commands", "list", "--table", "silver.orders", "--kind", "compact", "--json"))
+    unknown = call("commands", "list", "--table", "silver.order")
 
     assert [row["id"] for row in both] == [2, 1]
     assert [(row["table_name"], row["app"]) for row in web] == [("silver.page_views", "web")]
@@ -342,6 +344,9 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     assert (shown[0]["state"], shown[0]["cancel_reason"]) == ("cancelled", "the wrong table")
     assert [row["id"] for row in open_ones] == [2]
     assert "asked for on the command line" in for_people
+    assert [row["id"] for row in one_table] == [1]
+    assert unknown.exit_code != 0
+    assert "silver.orders" in str(unknown.exception)
     assert call("commands", "list", "--state", "lost").exit_code == 2
 
 

@@ -249,6 +249,17 @@ def test_orders_are_listed_newest_first_by_app_and_state(store: Store) -> None:
     assert [order.id for order in store.commands(limit=1)] == [other]
 
 
+def test_orders_of_one_table_kind_or_person_are_found_among_many(store: Store) -> None:
+    """Maintenance gives some thousand a day."""
+    for table, kind, by in (("silver.orders", "compact", "airflow"), ("silver.orders", "vacuum", "ann"),
+                            ("silver.customers", "compact", "ann")):  # fmt: skip
+        store.send(app="shop", table=table, kind=kind, arguments={}, by=by, reason="tried")
+
+    assert [order.id for order in store.commands(table="silver.orders")] == [2, 1]
+    assert [order.id for order in store.commands(kind="compact", by="ann")] == [3]
+    assert store.commands(table="silver.customers", kind="vacuum") == []
+
+
 def test_unknown_order_is_an_error(store: Store) -> None:
     """A number that was never given names the listing."""
     with pytest.raises(CommandError, match="command 99: there is none"):
