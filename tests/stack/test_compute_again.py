@@ -104,7 +104,10 @@ def version(settings: Settings) -> int:
 
 
 def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) -> None:
-    """What was killed has changed nothing and ordered nothing; afterwards all is as if the rule had been right."""
+    """What was killed has changed nothing and ordered nothing; afterwards all is as if the rule had been right.
+
+    In the end the table above is computed again by another transform.
+    """
     project = tiny(tmp_path / "project")
     with running_stack(parts=("control", "kafka"), project=project.folder) as settings:
         send(settings, 0, FIRST)
@@ -136,6 +139,9 @@ def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) ->
         said(settings, "run", "tiny", "--drain")
         last = there(settings)
         orders = json.loads(said(settings, "commands", "list", "--json"))
+        project.edit("tables/gold/notes_per_day/transform.py", 'F.sum("words")', '(2 * F.sum("words"))')
+        computed = said(settings, "backfill", DAYS, "--from", DAY, "--to", DAY)
+        (doubled,) = there(settings)[1]
         said(settings, "ledger")
         staged = list((settings.data / "staged").iterdir())
 
@@ -147,6 +153,8 @@ def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) ->
     assert f"{FIRST // 2:,} came" in told
     assert filled == rewound == as_if_right(FIRST)
     assert last == as_if_right(FIRST + LATER)
+    assert f"computed again from {NOTES}: 1 rows of {DAYS} went, 1 came" in computed
+    assert doubled["words"] == 2 * int(str(last[1][0]["words"]))
     first, above = planned
     assert (first["table"], first["to version"], first["rows to take again"]) == (NOTES, published, LATER)
     assert above["table"] == DAYS
