@@ -17,11 +17,11 @@ from deltaworks.settings import ROOT, Settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from deltaworks.control import Command, Store
+    from deltaworks.control import Command, CommandState, Store
 
 LONELY_SECONDS_MAX = 60.0  # Airflow starts a wanted driver within seconds, Spark is up after some ten
 _POLL_SECONDS = 0.3
-_STATES = ("queued", "running", "done", "failed", "cancelled")
+_STATES: "tuple[CommandState, ...]" = ("queued", "running", "done", "failed", "cancelled")
 _NOT_OWNER = 75  # exit code of a driver that found the app owned
 
 _Number = Annotated[int, typer.Argument(help="The command's number.")]
@@ -144,14 +144,15 @@ def listed(
     """List commands, newest first."""
     from deltaworks import catalog
 
-    if state is not None and state not in _STATES:
+    wanted = next((one for one in _STATES if one == state), None)
+    if state is not None and wanted is None:
         raise typer.BadParameter(f"Known are {', '.join(_STATES)}.", param_hint="--state")
     if table is not None:
         table = catalog.load(settings().project)[table].name  # raises, with the nearest name
     with _store() as store:
         if app is not None:
             store.app(app)  # the same
-        found = store.commands(app, state, limit, table=table, kind=kind, by=by)  # type: ignore[arg-type]  # checked above
+        found = store.commands(app, wanted, limit, table=table, kind=kind, by=by)
     names = (
         "id", "app", "table_name", "kind", "arguments", "state", "requested_by", "reason", "requested_at",
         "finished_at",

@@ -24,8 +24,8 @@ def recomputing(
     """Start Spark behind the streams, whose log is `<name>.log`; give it with settings whose lake is empty.
 
     That lake is in `folder`, which is empty; without one it goes at the end. Owners see by it that somebody reads the
-    lake as it is now. The process stays behind the streams, and
-    whatever it starts: an owner that publishes for an app that is stopped holds no stream up.
+    lake as it is now. The process stays behind the streams, and whatever it starts: an owner that publishes for an app
+    that is stopped holds no stream up.
     """
     os.nice(max(0, NICENESS - os.nice(0)))  # what is started from here on is so too
     with ExitStack() as kept:
