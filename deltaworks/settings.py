@@ -109,6 +109,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long an app stays owned without a renewal."""
     arrow_bytes_max: Positive = 64 * 2**20
     """Above, Spark commits instead of Arrow."""
+    direct_plans: bool = True
+    """Whether transforms of few rows are planned once and computed without a job, where they can be."""
     fail_at: Annotated[str, Meta(pattern="^[a-z0-9_.]+[.][a-z]+[.][a-z-]+(:[1-9][0-9]*)?$")] | None = None
     """A driver kills itself at this crash point: for drills."""
 

@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.picture import Held
-from deltaworks.engine.commit import Committer, literal
+from deltaworks.engine.commit import Committer, Rows, literal
 from deltaworks.engine.entry import Counts, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.stretches import micros
@@ -81,10 +81,13 @@ def expire_staged(held: Held, own: OwnedTable, declared: Declared, *, committer:
     return Held(held.name, held.path)
 
 
-def still_kept(rows: DataFrame, declared: Declared, position: Position) -> DataFrame:
-    """What was computed, without what has expired."""
+def still_kept(rows: Rows, declared: Declared, position: Position) -> Rows:
+    """What was computed, without what has expired; one without event time never expires."""
     if position.kept_from is None or not expires(declared):
         return rows
+    if isinstance(rows, pa.Table):
+        moment = _moment(rows.schema, declared, position.kept_from)
+        return rows.filter(pc.fill_null(pc.greater_equal(rows[declared.table.event_time], moment), True))
     return rows.where(not_before(declared, position.kept_from))
 
 

@@ -148,7 +148,7 @@ class Flow:
 
     def _writer(self, declared: Declared, own: Input) -> Writer:
         """A writer that takes up where its table's last entry stands."""
-        sources = tuple(self.inputs[name] for name in declared.inputs)
+        sources, direct = tuple(self.inputs[name] for name in declared.inputs), self.settings.direct_plans
         match declared.table.kept_as:
             case Append():
                 side = self._beside(declared, "quarantine", QUARANTINE)
@@ -170,14 +170,18 @@ class Flow:
                     declared, own=own, source=sources[0], quarantine=side, patches=patches, deleted=deleted
                 )
             case Aggregate():
-                return _begun(AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared)), sources)
+                return _begun(
+                    AggregateWriter(declared, own=own, source=sources[0], late=self._late(declared), direct=direct),
+                    sources,
+                )
             case Stateful():
                 late = self._late(declared)
                 return _begun(
-                    StatefulWriter(declared, own=own, sources=sources, catalog=self.catalog, late=late), sources
+                    StatefulWriter(declared, own=own, sources=sources, catalog=self.catalog, late=late, direct=direct),
+                    sources,
                 )
             case View():
-                return ViewWriter(declared, own=own, sources=sources)
+                return ViewWriter(declared, own=own, sources=sources, direct=direct)
             case kept:
                 raise DeclarationError(declared.name, f"cannot be kept as {kept}", 'Run "deltaworks table check"')
 
@@ -189,6 +193,7 @@ class Flow:
         return Input(
             table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable),
             shared=views > 1,
+            told_by=declared.keys[0] if declared.keys else schema.names[0],
         )
 
     def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
@@ -357,7 +362,7 @@ class Flow:
     def _forget_fresh(self) -> None:
         """What a turn has of its inputs in memory is for that turn."""
         for source in self.inputs.values():
-            source.fresh = source.shown = None
+            source.fresh = source.shown = source.feed = None
 
     def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
         """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry
+from deltaworks.engine.feed import changes
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.replacing import KEYS_LISTED_MAX, only
-from deltaworks.engine.writers.view import _changes
+from deltaworks.engine.writers.writer import Input
 
 SCHEMA = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us", "UTC"))])
 DAYS = (date(1, 1, 1), date(999, 2, 28), date(1582, 10, 10), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31))
@@ -25,12 +26,12 @@ def test_days_and_moments_come_back_from_spark(spark: SparkSession, tmp_path: Pa
     by_spark = Committer(spark=spark, arrow_bytes_max=0, guard=lambda: None)
 
     by_spark.commit(table, spark.createDataFrame(ROWS), table.entry.follow("batch"))
-    feed = _changes(spark, table, 0, bytes_max=0, reader="gold.view")
+    feed = changes(spark, Input(table=table), 0, bytes_max=0, reader="gold.view")
 
     assert table.delta.history(1)[0]["engineInfo"].startswith("Apache-Spark")
     assert table.read().sort_by("day") == ROWS
     assert isinstance(feed, DataFrame)
-    assert feed.toArrow().cast(SCHEMA).sort_by("day") == ROWS
+    assert feed.toArrow().select(SCHEMA.names).cast(SCHEMA).sort_by("day") == ROWS
 
 
 def test_days_and_moments_are_found_by_value(spark: SparkSession) -> None:

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry
+from deltaworks.engine.feed import changes, shown
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.writers.view import _changes, _present
 from deltaworks.engine.writers.writer import Input
 from tests.handed import Hand
 
@@ -29,8 +29,8 @@ def test_small_inputs_are_not_read_by_spark(tmp_path: Path) -> None:
         committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
     spark: Any = Hand()
 
-    present: Any = _present(spark, Input(table=table), 2**20)
-    feed = _changes(spark, table, 1, 2**20, reader="gold.view")
+    present: Any = shown(spark, Input(table=table), 2**20)
+    feed = changes(spark, Input(table=table), 1, 2**20, reader="gold.view")
 
     assert present.rows.sort_by("key").to_pylist() == [{"key": 1, "value": 2}, {"key": 2, "value": 2}]
     assert isinstance(feed, pa.Table)
@@ -51,13 +51,13 @@ def test_views_of_a_turn_share_small_inputs(tmp_path: Path) -> None:
 
     put(1)
     source, alone, large = (Input(table=table, shared=shared) for shared in (True, False, True))
-    first: Any = _present(spark, source, 2**20)
-    again: Any = _present(spark, source, 2**20)
-    elsewhere: Any = _present(other, source, 2**20)
+    first: Any = shown(spark, source, 2**20)
+    again: Any = shown(spark, source, 2**20)
+    elsewhere: Any = shown(other, source, 2**20)
     put(2)
-    newer: Any = _present(other, source, 2**20)
-    _present(spark, alone, 2**20)
-    _present(spark, large, 16 * first.rows.nbytes - 1)
+    newer: Any = shown(other, source, 2**20)
+    shown(spark, alone, 2**20)
+    shown(spark, large, 16 * first.rows.nbytes - 1)
 
     assert again is first
     assert elsewhere is not first

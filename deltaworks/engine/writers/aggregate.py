@@ -12,8 +12,9 @@ from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.transforms import by_short_name, load_transform
+from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.computing import Computing, declared_columns
 from deltaworks.engine.writers.fitting import Fitting, Given, evaluate, with_places, without
 from deltaworks.engine.writers.replacing import replace_all, replace_keys
 from deltaworks.engine.writers.result import nullable_keys, result_of
@@ -30,14 +31,18 @@ _COMBINED: dict[Combine, str] = {
 class AggregateWriter:
     """Combines a batch's groups into the stored ones. Cost grows with the new rows, not with the table."""
 
-    def __init__(self, declared: Declared, *, own: Input, source: Input, late: OwnedTable | None = None) -> None:
+    def __init__(
+        self, declared: Declared, *, own: Input, source: Input, late: OwnedTable | None = None, direct: bool = True
+    ) -> None:
         """Own `own`; read the rows that `source` gains; `late` takes what comes too late, if it is set aside."""
         kept = declared.table.kept_as
         assert isinstance(kept, Aggregate)
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
         self.used = None if late is None else late_rows.LateRows(late, own.table)
-        self.transform = load_transform(declared)
+        self.computing = Computing(
+            declared, load_transform(declared), [source.table], own.table.schema.names, direct=direct
+        )
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own, late_max=late_rows.late_max(declared.table.late))
         names = self.table.schema.names
@@ -118,7 +123,9 @@ class AggregateWriter:
             committer, self.late, policy, self.progress, gone=gone, come=come, upto=source.version, uses=uses
         )
         computed = self._all(spark, committer)
-        touched = self._grouped(frame(spark, found.touched).select(*_shown(source))).select(*self.declared.keys)
+        grouped = self._grouped(spark, frame(spark, found.touched))
+        assert isinstance(grouped, DataFrame), "of a DataFrame comes one"
+        touched = grouped.select(*self.declared.keys)
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
         keys = touched.toArrow().select(schema.names).cast(schema).group_by(schema.names).aggregate([])
         replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
@@ -143,15 +150,18 @@ class AggregateWriter:
     def _all(self, spark: SparkSession, committer: Committer) -> DataFrame:
         """The groups of all rows of the input that are used."""
         source = self.source.table
-        there = slices.present(spark, source, committer.arrow_bytes_max, [*_shown(source), "_source", "_late_by"])
+        names = declared_columns(source)
+        there = slices.present(spark, source, committer.arrow_bytes_max, [*names, "_source", "_late_by"])
         used = late_rows.used_of(there, self.declared.table.late)
-        rows = frame(spark, without(used, self.fitting.places(source.name))).select(*_shown(source))
+        rows = frame(spark, without(used, self.fitting.places(source.name))).select(*names)
         if self.used is not None:
-            rows = rows.unionByName(self.used.used_spark(spark, _shown(source)))
-        return self._grouped(rows)
+            rows = rows.unionByName(self.used.used_spark(spark, names))
+        grouped = self._grouped(spark, rows)
+        assert isinstance(grouped, DataFrame), "of a DataFrame comes one"
+        return grouped
 
     def _combine(self, spark: SparkSession, committer: Committer, given: Given, counts: Counts) -> None:
-        grouped = self._grouped_new(spark, given)
+        grouped = self._grouped(spark, given[self.source.table.name])
         with result_of(self.declared, grouped, arrow_bytes_max=committer.arrow_bytes_max) as result:
             low, high = result.span
             entry = self.progress.entry(counts, low=low, high=high)
@@ -159,18 +169,11 @@ class AggregateWriter:
         self.progress.committed()
 
     def _attempt(self, spark: SparkSession, some: Given) -> None:
-        evaluate(self._grouped_new(spark, some))
+        evaluate(self._grouped(spark, some[self.source.table.name]))
 
-    def _grouped_new(self, spark: SparkSession, given: Given) -> DataFrame:
-        return self._grouped(frame(spark, given[self.source.table.name]).select(*_shown(self.source.table)))
-
-    def _grouped(self, rows: DataFrame) -> DataFrame:
-        grouped = self.transform(**by_short_name({self.source.table.name: rows})).select(*self.table.schema.names)
+    def _grouped(self, spark: SparkSession, rows: Rows) -> Rows:
+        grouped = self.computing(spark, {self.source.table.name: rows})
         return still_kept(grouped, self.declared, self.progress.position)
-
-
-def _shown(table: OwnedTable) -> list[str]:
-    return [name for name in table.schema.names if not name.startswith("_")]
 
 
 def combined(name: str, how: Combine, kind: pa.DataType) -> str:

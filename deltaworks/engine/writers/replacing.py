@@ -1,5 +1,7 @@
 """Keys of a table that are computed again: their rows take the place of those that were there, vanished ones go."""
 
+from typing import Literal
+
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -7,8 +9,9 @@ from pyspark.sql import functions as F
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts
+from deltaworks.engine.values import tuples
 from deltaworks.engine.writers.result import nullable_keys, result_of
-from deltaworks.engine.writers.writer import Progress
+from deltaworks.engine.writers.writer import Progress, frame
 
 KEYS_LISTED_MAX = 1_000
 """Up to so many keys are written into the filter, where Spark pushes them furthest: below what may raise for others."""
@@ -19,7 +22,7 @@ def replace_keys(
     progress: Progress,
     spark: SparkSession,
     committer: Committer,
-    computed: DataFrame,
+    computed: Rows,
     *,
     keys: pa.Table | None,
     counts: Counts,
@@ -29,7 +32,7 @@ def replace_keys(
 
     `unfit`: keys that are not computed, and whose rows go.
     """
-    computed = computed.select(*progress.table.schema.names)
+    computed = computed.select(progress.table.schema.names)
     if keys is not None:
         computed = only(spark, computed, keys)
     if unfit is not None and unfit.num_rows:
@@ -42,26 +45,30 @@ def replace_all(
     progress: Progress,
     spark: SparkSession,
     committer: Committer,
-    computed: DataFrame,
+    computed: Rows,
     *,
     had: pa.Table | None,
     counts: Counts,
 ) -> None:
     """Commit all that was computed, as the batch in hand of `progress`; of the keys `had` (None: of all) others go."""
     table = progress.table
-    with result_of(declared, computed.select(*table.schema.names), arrow_bytes_max=committer.arrow_bytes_max) as result:
+    with result_of(declared, computed.select(table.schema.names), arrow_bytes_max=committer.arrow_bytes_max) as result:
         if isinstance(result.rows, pa.Table):
             rows: Rows = _with_vanished(result.rows.cast(table.schema), had)
         else:
-            rows = _with_vanished_spark(spark, result.rows, had)
+            rows = _with_vanished_spark(spark, frame(spark, result.rows), had)
         low, high = result.span
         entry = progress.entry(counts, low=low, high=high)
         committer.commit(table, rows, entry, how=_merge(declared, table.schema.names, whole=had is None))
     progress.committed()
 
 
-def only(spark: SparkSession, computed: DataFrame, keys: pa.Table, *, how: str = "left_semi") -> DataFrame:
+def only(
+    spark: SparkSession, computed: Rows, keys: pa.Table, *, how: Literal["left_semi", "left_anti"] = "left_semi"
+) -> Rows:
     """The rows of these keys, or with `how` left_anti those of all others."""
+    if isinstance(computed, pa.Table):
+        return semi(computed, keys, others=how == "left_anti")
     names = keys.column_names
     if keys.num_rows <= KEYS_LISTED_MAX:
         listed = _listed(keys, [computed.schema[name].dataType.simpleString() for name in names])
@@ -96,12 +103,11 @@ def _text(text: str) -> str:
     return f"cast(unhex('{text.encode().hex()}') as string)"
 
 
-def semi(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """The rows that have one of these keys."""
+def semi(rows: pa.Table, keys: pa.Table, *, others: bool = False) -> pa.Table:
+    """The rows that have one of these keys, null and NaN like values; or those of all `others`."""
     names = keys.column_names
-    wanted = set(zip(*(keys[name].to_pylist() for name in names), strict=True))
-    mine = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return rows.filter(pa.array([key in wanted for key in mine], pa.bool_()))
+    wanted = set(tuples(keys, names))
+    return rows.filter(pa.array([(key in wanted) != others for key in tuples(rows, names)], pa.bool_()))
 
 
 def _with_vanished(result: pa.Table, keys: pa.Table | None) -> pa.Table:
@@ -109,15 +115,11 @@ def _with_vanished(result: pa.Table, keys: pa.Table | None) -> pa.Table:
     if keys is None:
         return rows
     names = keys.column_names
-    there = set(zip(*(result[name].to_pylist() for name in names), strict=True))
-    gone = [key for key in zip(*(keys[name].to_pylist() for name in names), strict=True) if key not in there]
-    if not gone:
+    gone = semi(keys, result.select(names), others=True)
+    if not gone.num_rows:
         return rows
-    columns = [
-        pa.array([key[names.index(f.name)] for key in gone], f.type) if f.name in names else pa.nulls(len(gone), f.type)
-        for f in result.schema
-    ]
-    vanished = pa.table([*columns, pa.array([True] * len(gone))], schema=rows.schema)
+    columns = [gone[f.name].cast(f.type) if f.name in names else pa.nulls(gone.num_rows, f.type) for f in result.schema]
+    vanished = pa.table([*columns, pa.array([True] * gone.num_rows)], schema=rows.schema)
     return pa.concat_tables([rows, vanished])
 
 

@@ -27,14 +27,19 @@ class Result:
 
 
 @contextmanager
-def result_of(declared: Declared, computed: DataFrame, *, arrow_bytes_max: int) -> Iterator[Result]:
+def result_of(declared: Declared, computed: Rows, *, arrow_bytes_max: int) -> Iterator[Result]:
     """Compute a transform's result once, for the time of the commit; with `arrow_bytes_max` 0 it stays with Spark.
+
+    What is Arrow was computed already.
 
     Raises LakeError where it has null that the table declares impossible, or a key more than once: `null=False` and
     keys are the engine's promise, Delta itself would take both. So where a text is none: a cast of bytes lets any pass,
     both ways to commit would write them, and every later merge of delta-rs would fail.
     """
-    small = collected(computed) if arrow_bytes_max else None
+    if isinstance(computed, pa.Table):
+        small: pa.Table | None = computed
+    else:
+        small = collected(computed) if arrow_bytes_max else None
     if small is not None:
         _refuse_no_text(declared, {name: _no_text(small[name]) for name in small.column_names})
         _refuse_nulls(declared, {name: small[name].null_count for name in small.column_names})
@@ -42,6 +47,7 @@ def result_of(declared: Declared, computed: DataFrame, *, arrow_bytes_max: int) 
         _refuse_copies(declared, small.num_rows - small.group_by(keys).aggregate([]).num_rows)
         yield Result(small, span(small, declared.table.event_time))
         return
+    assert isinstance(computed, DataFrame)
     large = computed.persist(StorageLevel.DISK_ONLY)  # it is looked through, then committed
     try:
         event_time = declared.table.event_time

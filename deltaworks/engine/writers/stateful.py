@@ -29,8 +29,10 @@ from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
 from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.stretches import Stretches, micros, times
 from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
-from deltaworks.engine.transforms import by_short_name, load_transform
+from deltaworks.engine.transforms import load_transform
+from deltaworks.engine.values import tuples
 from deltaworks.engine.writers import late_rows
+from deltaworks.engine.writers.computing import Computing, declared_columns
 from deltaworks.engine.writers.fitting import WITNESSES, Attempt, Fitting, Given, evaluate, with_places, without
 from deltaworks.engine.writers.result import nullable_keys, result_of
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, frame
@@ -60,7 +62,7 @@ class _Touched:
 
     near: Stretches | None
     wide: DataFrame | None
-    rows: Mapping[str, DataFrame]
+    rows: Mapping[str, Rows]
 
 
 class StatefulWriter:
@@ -74,13 +76,16 @@ class StatefulWriter:
         sources: tuple[Input, ...],
         catalog: Catalog,
         late: OwnedTable | None = None,
+        direct: bool = True,
     ) -> None:
         """Own `own`; read the rows that `sources` gain; `late` takes what comes too late, if it is set aside."""
         kept = declared.table.kept_as
         assert isinstance(kept, Stateful)
         self.declared, self.kept, self.own, self.sources, self.table = declared, kept, own, sources, own.table
         self.late = late
-        self.transform = load_transform(declared)
+        gives = [name for name in own.table.schema.names if name != COMPLETE or kept.closes is None]
+        tables = [source.table for source in sources]
+        self.computing = Computing(declared, load_transform(declared), tables, gives, direct=direct)
         self.progress = Progress(own.table, code=code_of(declared))
         self.part = list(kept.part)
         self.length = micros(kept.gap or kept.reach or timedelta())
@@ -90,7 +95,9 @@ class StatefulWriter:
         self.fitting = Fitting(self.progress, own, late_max=self.late_max)
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.after_max = 0 if policy is None else micros(policy.after)
-        self.nearby = {source.table.name: self._nearby(source.table, _shown(source.table)) for source in sources}
+        self.nearby = {
+            source.table.name: self._nearby(source.table, declared_columns(source.table)) for source in sources
+        }
         self.merge = _merge(declared, self.table.schema.names)
         self._open: pa.Table | None = None
         """Keys and closing times of the rows that are not complete; None: to be read from the table."""
@@ -185,7 +192,9 @@ class StatefulWriter:
         """Compute again what rows touch that came too late once; they count among their neighbours from now on."""
         (source,) = self.sources  # rows are set aside where there is one input
         counts = Counts(taken=rows.num_rows, late=-rows.num_rows)
-        rows = rows.select(_shown(source.table)).append_column("_seq", pa.array([0] * rows.num_rows, pa.int64()))
+        rows = rows.select(declared_columns(source.table)).append_column(
+            "_seq", pa.array([0] * rows.num_rows, pa.int64())
+        )
         new = {source.table.name: _new(source.table, rows, self.after(source))}
         self.progress.applied(rows.num_rows, command=command)
         self._replace(spark, committer, new, counts)
@@ -213,7 +222,7 @@ class StatefulWriter:
         new = {}
         for source in self.sources:
             table, upto = source.table, self.after(source)
-            there = slices.present(spark, table, 0, [*_shown(table), "_seq"])
+            there = slices.present(spark, table, 0, [*declared_columns(table), "_seq"])
             assert isinstance(there, DataFrame), "nothing fits into no bytes"
             within = wanted.holds_spark(self.times[table.name])
             here = there.where(within & (F.col("_seq") <= _new(table, table.schema.empty_table(), upto).seq))
@@ -231,10 +240,9 @@ class StatefulWriter:
         # strictly before the mark: a row that is late by exactly `after` is in time
         passed = None if None in marks else min(mark for mark in marks if mark is not None) - self.after_max
         with self._touched(spark, new, committer.arrow_bytes_max) as touched:
-            computed = self._computed(touched.rows, passed)
+            computed = self._computed(spark, touched.rows, passed)
             if self.kept.reach is not None:  # of the rows at the edges only a part was seen
-                wide = self._frame(spark, touched)
-                computed = spark_stretches.within(computed, self._event_time, wide, self.part)
+                computed = self._inside(spark, touched, computed)
             with result_of(self.declared, computed, arrow_bytes_max=committer.arrow_bytes_max) as result:
                 self._refuse_misplaced(spark, touched, result.rows)
                 open_before = self._open_rows()
@@ -249,12 +257,19 @@ class StatefulWriter:
                 self._remember_open(touched, result.rows, open_before, passed)
         self.progress.committed()
 
-    def _computed(self, rows: Mapping[str, DataFrame], passed: int | None) -> DataFrame:
-        computed = self.transform(**by_short_name(rows))
+    def _computed(self, spark: SparkSession, rows: Mapping[str, Rows], passed: int | None) -> Rows:
+        computed = self.computing(spark, rows)
         if self.kept.closes is not None:
-            closed = F.unix_micros(self.kept.closes) < passed if passed is not None else F.lit(False)
-            computed = computed.withColumn(COMPLETE, closed)
-        return still_kept(computed.select(*self.table.schema.names), self.declared, self.progress.position)
+            computed = _with_complete(computed, self.kept.closes, passed)
+        return still_kept(computed.select(self.table.schema.names), self.declared, self.progress.position)
+
+    def _inside(self, spark: SparkSession, touched: _Touched, computed: Rows) -> Rows:
+        """The rows of a result that lie in the stretches."""
+        if touched.near is not None and isinstance(computed, pa.Table):
+            timed = computed.filter(pc.is_valid(computed[self._event_time]))
+            return timed.filter(touched.near.hold(timed, self._event_time))
+        wide = self._frame(spark, touched)
+        return spark_stretches.within(frame(spark, computed), self._event_time, wide, self.part)
 
     @contextmanager
     def _attempt(self, spark: SparkSession, new: Mapping[str, _New]) -> Iterator[Attempt]:
@@ -270,7 +285,7 @@ class StatefulWriter:
                     others = without(stored, _few(some[name]))  # stored ones may be tried, too
                     assert isinstance(others, DataFrame)
                     rows[name] = frame(spark, some[name]).select(*stored.columns).unionByName(others).drop("_source")
-                evaluate(self._computed(rows, None))
+                evaluate(self._computed(spark, rows, None))
 
             yield attempt
 
@@ -308,7 +323,7 @@ class StatefulWriter:
             except TooMuchError:
                 pass
             else:
-                yield _Touched(near=near, wide=None, rows={name: frame(spark, r) for name, r in rows.items()})
+                yield _Touched(near=near, wide=None, rows=rows)
                 return
         self._forget()  # it is not given the rows of this batch
         if by_arrow:
@@ -393,7 +408,7 @@ class StatefulWriter:
     def _stored(self, spark: SparkSession, name: str, new: _New, *, with_source: bool = False) -> DataFrame:
         """An input's rows as of this batch, without those that are left out and without the engine's columns."""
         (table,) = (source.table for source in self.sources if source.table.name == name)
-        names = [*_shown(table), *(["_source"] if with_source else [])]
+        names = [*declared_columns(table), *(["_source"] if with_source else [])]
         rows: Rows = spark.read.format("delta").load(str(table.path)).where(F.col("_seq") <= new.seq)
         rows = without(rows, self.fitting.places(name))
         assert isinstance(rows, DataFrame)
@@ -426,8 +441,8 @@ class StatefulWriter:
             at = ds.field(event_time)
             had = self.table.read(keys, where=(at >= low) & (at <= high), bytes_max=bytes_max)
             had = had.filter(near.hold(had, event_time))
-        there = set(_tuples(result, keys))
-        gone = had.filter(pa.array([key not in there for key in _tuples(had, keys)], pa.bool_()))
+        there = set(tuples(result, keys))
+        gone = had.filter(pa.array([key not in there for key in tuples(had, keys)], pa.bool_()))
         parts = [result.append_column(_ACT, pa.array(["row"] * result.num_rows, pa.string()))]
         parts.append(_only_keys(gone, schema, "gone"))
         if closing is not None:
@@ -504,8 +519,8 @@ def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
 def _places_of(rows: Rows, table: OwnedTable) -> Rows:
     """Rows that only say what they touch: what is computed there is computed from the stored ones."""
     if isinstance(rows, pa.Table):
-        return rows.select(_shown(table)).append_column("_seq", pa.array([0] * rows.num_rows, pa.int64()))
-    return rows.select(*_shown(table)).withColumn("_seq", F.lit(0).cast("bigint"))
+        return rows.select(declared_columns(table)).append_column("_seq", pa.array([0] * rows.num_rows, pa.int64()))
+    return rows.select(*declared_columns(table)).withColumn("_seq", F.lit(0).cast("bigint"))
 
 
 def _given(new: Mapping[str, _New], given: Given) -> dict[str, _New]:
@@ -528,6 +543,17 @@ def _closing(open_rows: pa.Table | None, closes: str | None, passed: int | None)
     return open_rows.filter(pa.array(times(open_rows, closes) < passed))
 
 
+def _with_complete(computed: Rows, closes: str, passed: int | None) -> Rows:
+    """What was computed, and of each row whether the mark has passed the time at which it closes."""
+    if isinstance(computed, DataFrame):
+        closed = F.unix_micros(closes) < passed if passed is not None else F.lit(False)
+        return computed.withColumn(COMPLETE, closed)
+    if passed is None:
+        return computed.append_column(COMPLETE, pa.array([False] * computed.num_rows, pa.bool_()))
+    at = computed[closes].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return computed.append_column(COMPLETE, pc.less(at, passed))
+
+
 def _only_keys(rows: pa.Table, schema: pa.Schema, act: str) -> pa.Table:
     """Rows of which only the keys are known."""
     count = rows.num_rows
@@ -536,18 +562,10 @@ def _only_keys(rows: pa.Table, schema: pa.Schema, act: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _tuples(rows: pa.Table, names: list[str]) -> list[tuple[object, ...]]:
-    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
-
-
 def _event_time(declared: Declared) -> str:
     event_time = declared.table.event_time
     assert event_time is not None, "`table check` asks for it"
     return event_time
-
-
-def _shown(table: OwnedTable) -> list[str]:
-    return [name for name in table.schema.names if not name.startswith("_")]
 
 
 def _merge(declared: Declared, names: list[str]) -> Merge:

@@ -1,23 +1,25 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
-from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
-from deltaworks.engine.slices import PACKED, present, refuse_replaced
-from deltaworks.engine.transforms import by_short_name, load_keys_from, load_transform, several
+from deltaworks.engine.lake import TooMuchError
+from deltaworks.engine.snapshot import Condition, Snapshot
+from deltaworks.engine.spark.pushed_keys import Decides, PushedKeys
+from deltaworks.engine.transforms import load_keys_from, load_transform
+from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
     WITNESSES,
     Fitting,
@@ -29,12 +31,11 @@ from deltaworks.engine.writers.fitting import (
     places_as_keys,
 )
 from deltaworks.engine.writers.replacing import only, replace_keys, semi
-from deltaworks.engine.writers.writer import Input, Progress, Shown, Turn, code_of, frame, suite_of
+from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.errors import LakeError
 
-SHARED = 16
-"""An input of several views is kept for the turn where it is at most this part of what may be in memory: so may be
-others at the same time."""
+WHOLE_BYTES_MAX = 2**16
+"""Inputs of no more bytes go into a plan as they are: to look for the rows that a key needs would gain nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ class Touched:
 class ViewWriter:
     """Recomputes and replaces the keys that changed rows of the inputs map to."""
 
-    def __init__(self, declared: Declared, *, own: Input, sources: tuple[Input, ...]) -> None:
+    def __init__(self, declared: Declared, *, own: Input, sources: tuple[Input, ...], direct: bool = True) -> None:
         """Own `own`; follow the change feeds of `sources`."""
         self.declared, self.own, self.sources, self.table = declared, own, sources, own.table
-        self.transform, self.keys_from = load_transform(declared), load_keys_from(declared)
+        tables, keys_from = [source.table for source in sources], load_keys_from(declared)
+        self.computing = Computing(declared, load_transform(declared), tables, own.table.schema.names, direct=direct)
+        self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
@@ -107,10 +110,13 @@ class ViewWriter:
         if touched.no_key and not touched.parts:
             self.progress.remember(counts)
             return counts
-        inputs = {s.table.name: _present(spark, s, committer.arrow_bytes_max) for s in self.sources}
-        computed = self.transform(**by_short_name(inputs)).select(*self.table.schema.names)
+        inputs = dict[str, DataFrame]()
+        computed = self._computed(spark, touched, committer.arrow_bytes_max)
+        if computed is None:
+            inputs = {s.table.name: shown(spark, s, committer.arrow_bytes_max) for s in self.sources}
+            computed = self.computing.ordinary(spark, inputs)
         if touched.parts:
-            touched = self._whole(touched, computed, committer.arrow_bytes_max)
+            touched = self._whole(spark, touched, computed, committer.arrow_bytes_max)
             if touched.no_key:
                 self.progress.remember(counts)
                 return counts
@@ -129,9 +135,38 @@ class ViewWriter:
             return self._replace(spark, committer, computed, touched, counts, before)
         except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
             with self.fitting.search(error):
-                keys = self._every_key(inputs, computed) if touched.keys is None else touched.keys
+                assert isinstance(computed, DataFrame), "what a plan gave raises no row's error"
+                keys = self._every_key(spark, inputs, computed) if touched.keys is None else touched.keys
                 self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
+
+    def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
+        """By a kept plan, the rows of the touched keys and some of others; None where that cannot be.
+
+        Inputs are cut to the rows that the touched keys need: so a turn costs what it changes, not what there is.
+        """
+        if not bytes_max or self.computing.planned.plan(spark) is not None:
+            return None
+        snapshots = {source.table.name: snapshot(spark, source, bytes_max) for source in self.sources}
+        whole = {name: one for name, one in snapshots.items() if one is not None}
+        if len(whole) < len(snapshots):
+            return None
+        pushed = None
+        if touched.keys is not None and sum(one.nbytes for one in whole.values()) > WHOLE_BYTES_MAX:
+            pushed = self.computing.planned.pushed_keys(spark, self.key_schema)
+        rows = {name: self._needed(spark, one, touched, name, pushed) for name, one in whole.items()}
+        return self.computing.planned.compute(spark, rows)
+
+    def _needed(
+        self, spark: SparkSession, snapshot: Snapshot, touched: Touched, name: str, pushed: PushedKeys | None
+    ) -> pa.Table:
+        """The rows of an input that the touched keys can be made from."""
+        conditions = None if pushed is None else _conditions(pushed.places.get(name), touched)
+        if conditions is None:
+            return snapshot.rows()
+        for column in {column for condition in conditions for column in condition if not snapshot.knows(column)}:
+            snapshot.compute(column, partial(self.computing.expression(name, column), spark))
+        return snapshot.those(conditions)
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
         """Those of the keys that were left out before that still raise."""
@@ -167,11 +202,11 @@ class ViewWriter:
             raise error
         attempt(there)
 
-    def _every_key(self, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
+    def _every_key(self, spark: SparkSession, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
         """The keys that the inputs' rows map to; None if they are too many."""
         every = list[pa.Table]()
         for name, rows in inputs.items():
-            keys = self._keys_of(name, rows)
+            keys = self._keys_of(spark, name, rows)
             if keys is None:
                 return None
             every += keys
@@ -185,25 +220,25 @@ class ViewWriter:
         self.progress.settle(committer)
 
     def _touched(self, spark: SparkSession, bytes_max: int) -> Touched:
-        keys, changes = list[pa.Table](), 0
+        keys, many = list[pa.Table](), 0
         for source in self.sources:
             after = self.after(source)
-            feed = None if after is None else _changes(spark, source.table, after, bytes_max, reader=self.declared.name)
+            feed = None if after is None else changes(spark, source, after, bytes_max, reader=self.declared.name)
             if feed is None:
                 return Touched(None, 0)
             read = feed.num_rows if isinstance(feed, pa.Table) else feed.count()
-            changes += read
+            many += read
             if read == 0:
                 continue
-            found = self._keys_of(source.table.name, frame(spark, feed))
+            found = self._keys_of(spark, source.table.name, feed)
             if found is None:
-                return Touched(None, changes)
+                return Touched(None, many)
             keys += found
         whole = [one for one in keys if one.column_names == self.key_schema.names]
         parts = tuple(one for one in keys if one.column_names != self.key_schema.names and one.num_rows)
-        return Touched(self._distinct(whole), changes, parts)
+        return Touched(self._distinct(whole), many, parts)
 
-    def _whole(self, touched: Touched, computed: DataFrame, bytes_max: int) -> Touched:
+    def _whole(self, spark: SparkSession, touched: Touched, computed: Rows, bytes_max: int) -> Touched:
         """The same with all keys that have the values of the parts: those that the view has, leaves out, and will have.
 
         Whole keys alone are what rows that cannot be computed are told apart by.
@@ -216,20 +251,20 @@ class ViewWriter:
                 there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
             except TooMuchError:
                 return Touched(None, touched.changes)
-            keys = only(computed.sparkSession, computed.select(*names), part)
+            keys = only(spark, computed.select(names), part)
             if out.num_rows:  # whole keys are the only thing by which they are known: they must not raise here
-                keys = only(computed.sparkSession, keys, out, how="left_anti")
-            come = collected(keys.distinct())
+                keys = only(spark, keys, out, how="left_anti")
+            come = keys if isinstance(keys, pa.Table) else collected(keys.distinct())
             if come is None:
                 return Touched(None, touched.changes)
             found += [semi(there, part), semi(out, part), self._keys(come)]
         return Touched(self._distinct(found), touched.changes)
 
-    def _keys_of(self, name: str, rows: DataFrame) -> list[pa.Table] | None:
+    def _keys_of(self, spark: SparkSession, name: str, rows: Rows) -> list[pa.Table] | None:
         """What `keys_from` maps rows of an input to; None if that is too much."""
         found = []
-        for given in several(self.keys_from(**by_short_name({name: rows}))):
-            keys = collected(given.distinct())
+        for given in self.keys_from[name](spark, rows):
+            keys = given if isinstance(given, pa.Table) else collected(given.distinct())
             if keys is None:
                 return None
             found.append(self._keys(keys))
@@ -248,10 +283,10 @@ class ViewWriter:
         schema = pa.schema([field for field in self.key_schema if field.name in rows.column_names])
         keys = rows.select(schema.names).cast(schema)
         keys.validate(full=True)  # raises ArrowInvalid for texts that are none
-        return keys
+        return keys.group_by(keys.column_names).aggregate([])
 
     def _replace(
-        self, spark: SparkSession, committer: Committer, computed: DataFrame, touched: Touched, counts: Counts,
+        self, spark: SparkSession, committer: Committer, computed: Rows, touched: Touched, counts: Counts,
         before: int,
     ) -> Counts:  # fmt: skip
         unfit = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
@@ -267,55 +302,26 @@ def _parts(keys: pa.Table, attempt: Callable[[pa.Table], None]) -> Try:
     return lambda low, high: attempt(keys.slice(low, high - low))
 
 
+def _conditions(places: Sequence[Decides] | None, touched: Touched) -> list[Condition] | None:
+    """Which rows of an input touched keys can be made from; None: all of them."""
+    found: list[Condition] = []
+    given = [touched.keys, *touched.parts]
+    for place in places or ():
+        for keys in given:
+            if keys is None:
+                return None
+            if not keys.num_rows:
+                continue
+            condition = {}
+            for key, column in place.items():
+                # what holds for a value need not hold for null
+                if key in keys.column_names and not keys[key].null_count:
+                    condition[column] = keys[key].unique()
+            if not condition:
+                return None
+            found.append(condition)
+    return found if places else None
+
+
 def _older(after: int | None, version: int) -> bool:
     return after is None or after < version
-
-
-def _changes(spark: SparkSession, table: OwnedTable, after: int, bytes_max: int, *, reader: str) -> Rows | None:
-    """Before- and after-images of the rows changed beyond version `after`; None when the feed is gone."""
-    if after >= table.version:
-        return table.schema.empty_table()
-    if not after and table.entry.replaced_at:  # every row went and came
-        return None
-    refuse_replaced(table, after, reader=reader)
-    names = [name for name in table.schema.names if not name.startswith("_")]
-    try:
-        size = table.bytes_added(after, table.version)
-    except (FileNotFoundError, LakeError):
-        return None
-    if size > bytes_max // PACKED:
-        return _changes_by_spark(spark, table, after, names)
-    try:
-        stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
-        opened = pa.RecordBatchReader.from_stream(stream)
-        feed = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
-    except DeltaError:  # its files or log entries are gone: the view is recomputed whole
-        return None
-    except TooMuchError:
-        return _changes_by_spark(spark, table, after, names)
-    schema = pa.schema([table.schema.field(name) for name in names])
-    return feed.select(names).cast(schema)
-
-
-def _changes_by_spark(spark: SparkSession, table: OwnedTable, after: int, names: list[str]) -> DataFrame:
-    return (
-        spark.read.format("delta")
-        .option("readChangeFeed", "true")
-        .option("startingVersion", after + 1)
-        .option("endingVersion", table.version)
-        .load(str(table.path))
-        .select(*names)
-    )
-
-
-def _present(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
-    """The input as of the version that this batch reads, without the engine's columns; a small one is read once."""
-    table, shown = source.table, source.shown
-    if shown is not None and (shown.version, shown.spark) == (table.version, spark):
-        return shown.rows
-    names = [name for name in table.schema.names if not name.startswith("_")]
-    rows = present(spark, table, bytes_max, names)
-    made = frame(spark, rows)
-    if source.shared and isinstance(rows, pa.Table) and rows.nbytes <= bytes_max // SHARED:
-        source.shown = Shown(version=table.version, spark=spark, rows=made)
-    return made

@@ -16,6 +16,7 @@ from deltaworks.engine.entry import Counts, Entry, Kind, Position, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
+from deltaworks.engine.snapshot import Snapshot
 from deltaworks.errors import LakeError
 
 
@@ -50,15 +51,29 @@ class Shown:
     rows: DataFrame
 
 
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """What changed in a table in the versions (after, upto]."""
+
+    after: int
+    upto: int
+    rows: pa.Table
+
+
 @dataclass(kw_only=True)
 class Input:
-    """A table that others read, with what this turn has of it: its fresh rows, and all of it if that is small.
+    """A table that others read, with what this turn has of it: its fresh rows, what changed, all of it if small.
 
     `shared`: by more than one view, so it is worth to keep what one has read. It stays when its writer is made anew.
+    `told_by`: the column in which its rows differ most.
     """
 
     table: OwnedTable
     shared: bool = False
+    told_by: str = ""
+    feed: Feed | None = None
+    snapshot: Snapshot | None = None
+    """From turn to turn: what views read of it."""
     fresh: Fresh | None = None
     shown: Shown | None = None
     in_vain: InVain | None = None

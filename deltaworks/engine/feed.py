@@ -1,0 +1,112 @@
+"""What changed in a table since a version, and all that is in it now, as views read them."""
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaworks.engine.commit import Rows
+from deltaworks.engine.lake import TooMuchError, bounded
+from deltaworks.engine.slices import PACKED, present, refuse_replaced
+from deltaworks.engine.snapshot import LostError, Snapshot
+from deltaworks.engine.writers.computing import declared_columns
+from deltaworks.engine.writers.writer import Feed, Input, Shown, frame
+from deltaworks.errors import LakeError
+
+CHANGE = "_change_type"
+SHARED = 16
+"""An input of several views is kept for the turn where it is at most this part of what may be in memory: so may be
+others at the same time."""
+SNAPSHOT = 4
+"""An input is kept from turn to turn where it is at most this part of what may be in memory."""
+
+
+def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, reader: str) -> Rows | None:
+    """Before- and after-images of the rows changed beyond version `after`, with `_change_type`; None: the feed is gone.
+
+    Several readers in a turn have it read once.
+    """
+    table = source.table
+    feed = source.feed
+    if feed is not None and (feed.after, feed.upto) == (after, table.version):
+        return feed.rows
+    if after >= table.version:
+        return _empty(source)
+    if not after and table.entry.replaced_at:  # every row went and came
+        return None
+    refuse_replaced(table, after, reader=reader)
+    try:
+        size = table.bytes_added(after, table.version)
+    except (FileNotFoundError, LakeError):
+        return None
+    if size > bytes_max // PACKED:
+        return _by_spark(spark, source, after)
+    try:
+        stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
+        opened = pa.RecordBatchReader.from_stream(stream)
+        feed_rows = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
+    except DeltaError:  # its files or log entries are gone: the view is recomputed whole
+        return None
+    except TooMuchError:
+        return _by_spark(spark, source, after)
+    schema = _empty(source).schema
+    rows = feed_rows.select(schema.names).cast(schema)
+    source.feed = Feed(after=after, upto=table.version, rows=rows)
+    return rows
+
+
+def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
+    """The input as of the version that this batch reads, without the engine's columns; a small one is read once."""
+    table, known = source.table, source.shown
+    if known is not None and (known.version, known.spark) == (table.version, spark):
+        return known.rows
+    rows = present(spark, table, bytes_max, declared_columns(table))
+    made = frame(spark, rows)
+    if source.shared and isinstance(rows, pa.Table) and rows.nbytes <= bytes_max // SHARED:
+        source.shown = Shown(version=table.version, spark=spark, rows=made)
+    return made
+
+
+def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | None:
+    """The same in memory, kept from turn to turn; None where it is too large for that."""
+    table, kept = source.table, source.snapshot
+    if kept is not None and kept.version < table.version:
+        kept = source.snapshot = _followed(spark, source, kept, bytes_max)
+    if kept is None or kept.version > table.version:
+        if table.bytes() > bytes_max // SNAPSHOT // PACKED:
+            return None
+        rows = present(spark, table, bytes_max // SNAPSHOT, declared_columns(table))
+        if not isinstance(rows, pa.Table):
+            return None
+        kept = source.snapshot = Snapshot(rows, version=table.version, told_by=source.told_by)
+    return kept
+
+
+def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int) -> Snapshot | None:
+    """A snapshot brought to the present version; None where it must be read again, or has become too large."""
+    if source.table.entry.replaced_at > kept.version:
+        return None
+    found = changes(spark, source, kept.version, bytes_max, reader=source.table.name)
+    if not isinstance(found, pa.Table):
+        return None
+    try:
+        kept.follow(found, version=source.table.version)
+    except LostError:
+        return None
+    return kept if kept.nbytes <= bytes_max // SNAPSHOT else None
+
+
+def _empty(source: Input) -> pa.Table:
+    schema = source.table.schema
+    fields = [schema.field(name) for name in declared_columns(source.table)]
+    return pa.schema([*fields, pa.field(CHANGE, pa.string())]).empty_table()
+
+
+def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame:
+    return (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", after + 1)
+        .option("endingVersion", source.table.version)
+        .load(str(source.table.path))
+        .select(*_empty(source).schema.names)
+    )

@@ -1,0 +1,143 @@
+"""All rows of a table's version in memory, brought from one version to the next by the table's change feed.
+
+A view is computed from whole inputs, of which a turn changes a few rows. Read again in each turn they would cost by
+their size; kept, a turn costs the changed rows and one look over a column for each question. Losing a snapshot changes
+nothing: it is read again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.engine.values import tuples
+
+Condition: TypeAlias = Mapping[str, pa.Array]
+"""Rows of which each of these, columns or what is computed from them, has one of the values."""
+Compute: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
+"""A value for each row."""
+CHUNKS_MAX = 64
+"""Each change is a chunk of its own, and each chunk costs a question a little."""
+_GONE_MAX = 0.5
+"""A chunk of which more has gone is written anew."""
+REMOVED = ("delete", "update_preimage")
+"""What the change feed calls rows that were there and are not any more."""
+
+
+class LostError(Exception):
+    """The feed names a row that is not there: read the table again."""
+
+
+@dataclass
+class _Chunk:
+    rows: pa.RecordBatch
+    alive: npt.NDArray[np.bool_]
+    computed: dict[str, pa.Array] = field(default_factory=dict)
+
+    def where(self, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        """The rows that are there and wanted."""
+        at = np.flatnonzero(wanted & self.alive)
+        return self.rows if len(at) == self.rows.num_rows else self.rows.take(pa.array(at))
+
+
+class Snapshot:
+    """The rows of one version of a table. Not thread-safe: it is its app's."""
+
+    def __init__(self, rows: pa.Table, *, version: int, told_by: str) -> None:
+        """Hold the rows of a version; `told_by`: the column in which rows differ most, by which one is found."""
+        self.schema, self.version, self._by = rows.schema, version, told_by
+        self._chunks = [_chunk(batch) for batch in rows.combine_chunks().to_batches()]
+        self._computes: dict[str, Compute] = {}
+
+    def knows(self, name: str) -> bool:
+        """Whether rows can be asked for by this."""
+        return name in self.schema.names or name in self._computes
+
+    def compute(self, name: str, compute: Compute) -> None:
+        """Let rows be asked for by what is computed from them: once for each row."""
+        self._computes[name] = compute
+        for chunk in self._chunks:
+            self._values(chunk, name)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return sum(chunk.rows.nbytes for chunk in self._chunks)
+
+    def follow(self, changes: pa.Table, *, version: int) -> None:
+        """Become a later version: what changed since, in the snapshot's columns and `_change_type`.
+
+        Raises LostError where that does not fit what is there; then it is of no version any more.
+        """
+        gone = pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
+        self._remove(changes.filter(gone).select(self.schema.names))
+        come = changes.filter(pc.invert(gone)).select(self.schema.names).combine_chunks()
+        self._chunks += [_chunk(batch) for batch in come.to_batches() if batch.num_rows]
+        self.version = version
+        if len(self._chunks) > CHUNKS_MAX or self._dead() > _GONE_MAX:
+            self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]
+
+    def rows(self) -> pa.Table:
+        """All of them."""
+        return self._table([chunk.where(chunk.alive) for chunk in self._chunks])
+
+    def those(self, conditions: Sequence[Condition]) -> pa.Table:
+        """The rows that one of these conditions holds for."""
+        found = []
+        for chunk in self._chunks:
+            wanted = np.zeros(chunk.rows.num_rows, np.bool_)
+            for condition in conditions:
+                mine = chunk.alive
+                for name, values in condition.items():
+                    there = self._values(chunk, name)
+                    mine = mine & _flags(pc.is_in(there, value_set=values.cast(there.type)))
+                wanted |= mine
+            if wanted.any():
+                found.append(chunk.where(wanted))
+        return self._table(found)
+
+    def _values(self, chunk: _Chunk, name: str) -> pa.Array:
+        if name in self.schema.names:
+            return chunk.rows[name]
+        if name not in chunk.computed:
+            found = self._computes[name](pa.Table.from_batches([chunk.rows]))
+            chunk.computed[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return chunk.computed[name]
+
+    def _remove(self, rows: pa.Table) -> None:
+        """Take out one row for each of these that is equal in all columns."""
+        if not rows.num_rows:
+            return
+        wanted = Counter(tuples(rows, self.schema.names))
+        values = rows[self._by].combine_chunks()
+        for chunk in reversed(self._chunks):  # what changes now has often changed a moment ago
+            found = np.flatnonzero(chunk.alive & _flags(pc.is_in(chunk.rows[self._by], value_set=values)))
+            if not len(found):
+                continue
+            there = pa.Table.from_batches([chunk.rows.take(pa.array(found))])
+            for at, row in zip(found.tolist(), tuples(there, self.schema.names), strict=True):
+                if wanted[row] > 0:
+                    wanted[row] -= 1
+                    chunk.alive[at] = False
+        if any(wanted.values()):
+            raise LostError
+
+    def _dead(self) -> float:
+        total = sum(chunk.rows.num_rows for chunk in self._chunks)
+        return 1 - sum(int(chunk.alive.sum()) for chunk in self._chunks) / total if total else 0.0
+
+    def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(batches, self.schema)
+
+
+def _chunk(rows: pa.RecordBatch) -> _Chunk:
+    return _Chunk(rows, np.ones(rows.num_rows, np.bool_))
+
+
+def _flags(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,157 @@
+"""A function of DataFrames planned once: a batch is a change of its inputs' rows, and no analysis, plan, job or task.
+
+Each input is one partition whose rows are held in a Java array of one element. A batch puts its rows there as Arrow,
+and the plan's one partition is computed on the calling thread.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from deltaworks.engine.spark.internals import Internals, PassedFile
+from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
+from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
+
+Function = Callable[[Mapping[str, DataFrame]], DataFrame]
+PLANNING = {
+    # Rows stand beside the plan, as an RDD, not in it.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    # What would keep its first rows is not planned.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.exchange.reuse": "false",
+    # Made and compiled code pays from some hundred thousand rows on.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # An empty input is no reason to leave out what reads it: the next batch has rows.
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings of the session that plans, each with its reason."""
+ROWS_MAX = 200_000
+"""More rows than this a plan does not give: they pass through this process's memory."""
+_LENGTH = struct.Struct(">i")
+
+
+class TooManyRowsError(Exception):
+    """What a batch gives is too much for this way."""
+
+
+def planning_session(spark: SparkSession) -> SparkSession:
+    """A session beside this one, with its settings but for those that kept plans need."""
+    session = spark.newSession()
+    for name, value in PLANNING.items():
+        session.conf.set(name, value)
+    return session
+
+
+class DirectPlan:
+    """A function from rows to rows. Several threads may use several plans; of one plan, one at a time does."""
+
+    def __init__(
+        self, session: SparkSession, internals: Internals, function: Function, inputs: Mapping[str, pa.Schema]
+    ) -> None:
+        """Plan `function` over inputs of these Arrow schemas, in a planning session.
+
+        Raises NotDirectError where it can only be computed in Spark's ordinary way, and what `function` raises.
+        """
+        self._spark = internals
+        self._lock = threading.Lock()
+        self._file = PassedFile()
+        self._cells: dict[str, Any] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
+        made = function(frames)
+        execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
+        refuse_unstable(execution.analyzed())
+        # one row more than is taken: that there are more is all that is asked of them
+        plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), internals))
+        self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
+        partitions = self._rdd.partitions()
+        if len(partitions) != 1:
+            raise NotDirectError(f"it has {len(partitions)} partitions")
+        self._partition = partitions[0]
+        self._settings = internals.properties(dict(session.conf.getAll))
+        self.schema = _arrow(made.schema)
+        """What it gives, as Spark's own toArrow does."""
+        self._made, self._frames, self._session = made, frames, session
+        self._pushed: PushedKeys | None = None
+
+    def __call__(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """The result over these rows of every input.
+
+        Raises what they raise, as a DataFrame does, and TooManyRowsError.
+        """
+        with self._lock:
+            for name, cell in self._cells.items():
+                cell[0] = self._spark.batch(self._one(name, rows[name]), self._file)
+            try:
+                self._spark.run(self._rdd, self._partition, self._settings, self._file)
+                result = self._result()
+            finally:
+                self._file.empty()
+        if result.num_rows > ROWS_MAX:
+            raise TooManyRowsError
+        return result
+
+    def pushed_keys(self, keys: pa.Schema) -> PushedKeys:
+        """What of the inputs' rows decides these columns of the result; asked of Spark once, which takes a while."""
+        with self._lock:
+            if self._pushed is None:
+                values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
+                self._pushed = pushed_keys(self._made, self._frames, keys, values, self._spark)
+            return self._pushed
+
+    def close(self) -> None:
+        """Let its file go; it is not used any more."""
+        with self._lock:
+            self._file.close()
+
+    def _input(self, session: SparkSession, name: str, schema: pa.Schema) -> DataFrame:
+        """A frame of one partition, whose rows are what the input's cell holds."""
+        self._schemas[name] = _arrow(from_arrow_schema(schema))
+        frame, internals = self._frame(session, schema), self._spark
+        cell = internals.new_array(internals.object, 1)
+        partitions = frame._jdf.queryExecution().analyzed().rdd().partitions()  # noqa: SLF001  # the only way to an RDD
+        if len(partitions) != 1:
+            raise NotDirectError(f"input {name} has {len(partitions)} partitions")
+        getattr(partitions[0], "values_$eq")(internals.array_seq.unsafeWrapArray(cell))
+        self._cells[name] = cell
+        return frame
+
+    def _frame(self, session: SparkSession, schema: pa.Schema) -> DataFrame:
+        """A frame without rows, which is an RDD of Arrow batches."""
+        types, internals, java = from_arrow_schema(schema), self._spark, session._jsparkSession  # noqa: SLF001  # the only way to an RDD of Arrow
+        seed = internals.sequence([_empty(_arrow(types)).serialize().to_pybytes()]).iterator()
+        frame = internals.arrow.toDataFrame(seed, java.parseDataType(types.json()), java, "UTC", False, False)
+        return DataFrame(frame, session)
+
+    def _one(self, name: str, rows: pa.Table) -> pa.RecordBatch:
+        """Rows as one record batch, in the types that the plan reads."""
+        schema = self._schemas[name]
+        batches = rows.select(schema.names).cast(schema).combine_chunks().to_batches()
+        return batches[0] if batches else _empty(schema)
+
+    def _result(self) -> pa.Table:
+        """Batches, each behind its length, as Spark writes them to Python."""
+        raw, at, batches = self._file.read(), 0, []
+        while at < len(raw):
+            (size,) = _LENGTH.unpack_from(raw, at)
+            at += _LENGTH.size
+            batches.append(pa.ipc.read_record_batch(pa.py_buffer(raw[at : at + size]), self.schema))
+            at += size
+        return pa.Table.from_batches(batches, self.schema)
+
+
+def _arrow(types: Any) -> pa.Schema:
+    return to_arrow_schema(
+        types, error_on_duplicated_field_names_in_struct=True, timezone="UTC", prefers_large_types=False
+    )
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,177 @@
+"""Names of Spark that are not public, for what no public one gives: a plan that is kept, computed on this thread.
+
+All of them stand here, for Spark 4.2.0. `NAMES` lists them, and a test asks the JVM which it still has: a newer Spark
+that lacks one makes that test fail, and every transform take Spark's ordinary way.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject, JVMView  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.sql import SparkSession
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "org.apache.spark.SparkEnv": ("blockManager", "memoryManager", "metricsSystem"),
+    "org.apache.spark.TaskContext": ("setTaskContext", "unset"),
+    "org.apache.spark.TaskContextImpl": ("markTaskCompleted",),
+    "org.apache.spark.api.python.PythonRDD": ("writeIteratorToStream",),
+    "org.apache.spark.executor.TaskMetrics": (),
+    "org.apache.spark.memory.TaskMemoryManager": ("cleanUpAllAllocatedMemory",),
+    "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
+    "org.apache.spark.rdd.RDD": ("compute", "partitions"),
+    "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
+    "org.apache.spark.sql.catalyst.expressions.Expression": ("children", "references", "semanticEquals"),
+    "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "withNewChildren"),
+    "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
+    "org.apache.spark.sql.classic.SparkSession": ("parseDataType",),
+    "org.apache.spark.sql.execution.CoalesceExec": (),
+    "org.apache.spark.sql.execution.LocalLimitExec": (),
+    "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "executedPlan", "optimizedPlan"),
+    "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
+    "org.apache.spark.sql.execution.arrow.ArrowConverters": ("toDataFrame",),
+    "org.apache.spark.storage.BlockManager": ("registerTask", "releaseAllLocksForTask"),
+}
+"""By class, the methods that are called; those of Scala's objects stand as static ones there too."""
+_FIRST_ATTEMPT = 1 << 40
+"""Tasks register locks by their number: never one that Spark gives."""
+_attempts = count(_FIRST_ATTEMPT)
+_SENT_BYTES_MAX = 2**18
+"""Larger rows go in by file: py4j writes bytes as text."""
+
+
+def scala_object(jvm: JVMView, name: str) -> JavaObject:
+    """The Scala object of that name."""
+    found = jvm
+    for part in f"{name}$".split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
+
+
+class Internals:
+    """What is looked up once for all plans of a JVM: each look-up is a round trip."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Raises AttributeError or a Py4JError where Spark lacks a name."""
+        jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
+        assert jvm is not None
+        env = scala_object(jvm, "org.apache.spark.SparkEnv").get()
+        self.jvm, self.new_array = jvm, spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001  # the same
+        self.blocks, self.memory, self.metrics = env.blockManager(), env.memoryManager(), env.metricsSystem()
+        self.contexts = scala_object(jvm, "org.apache.spark.TaskContext")
+        self.python = scala_object(jvm, "org.apache.spark.api.python.PythonRDD")
+        self.arrow = scala_object(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters")
+        self.array_seq = scala_object(jvm, "scala.collection.immutable.ArraySeq")
+        self.none = scala_object(jvm, "scala.None")
+        self.no_resources = scala_object(jvm, "scala.collection.immutable.Map").empty()
+        self.converters = jvm.scala.jdk.javaapi.CollectionConverters
+        self.new_memory = jvm.org.apache.spark.memory.TaskMemoryManager
+        self.new_context = jvm.org.apache.spark.TaskContextImpl
+        self.new_metrics = jvm.org.apache.spark.executor.TaskMetrics
+        self.new_file, self.new_stream = jvm.java.io.FileOutputStream, jvm.java.io.DataOutputStream
+        self.new_limit = jvm.org.apache.spark.sql.execution.LocalLimitExec
+        self.new_coalesce = jvm.org.apache.spark.sql.execution.CoalesceExec
+        self.read_file = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile
+        self.object = jvm.java.lang.Object
+
+    def sequence(self, many: list[Any]) -> JavaObject:
+        """Java objects as a Scala sequence."""
+        buffer = self.jvm.java.util.ArrayList()
+        for one in many:
+            buffer.add(one)
+        return self.converters.asScala(buffer).toSeq()
+
+    def list(self, many: JavaObject) -> list[Any]:
+        """A Scala sequence as Java objects."""
+        return list(self.converters.asJava(many))
+
+    def properties(self, settings: Mapping[str, str]) -> JavaObject:
+        """Settings as a task reads them."""
+        made = self.jvm.java.util.Properties()
+        made.putAll(settings)
+        return made
+
+    def batch(self, rows: pa.RecordBatch, file: "PassedFile") -> Any:
+        """One record batch, as what an input's partition holds."""
+        if rows.nbytes <= _SENT_BYTES_MAX:
+            return rows.serialize().to_pybytes()
+        with file.write() as sink, pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows)
+        return self.read_file(file.name)[0]
+
+    def run(self, rdd: JavaObject, partition: JavaObject, settings: JavaObject, file: "PassedFile") -> None:
+        """Compute a partition of Arrow batches into a file, on this thread, as a task that no scheduler knows.
+
+        Raises what the rows raise as PySpark does. Cleans up as Spark's executor does after a task.
+        """
+        attempt = next(_attempts)
+        memory = self.new_memory(self.memory, attempt)
+        context = self.new_context(
+            0, 0, 0, attempt, 0, 1, memory, settings, self.metrics, self.new_metrics(), 1, self.no_resources
+        )
+        self.blocks.registerTask(attempt)
+        self.contexts.setTaskContext(context)
+        try:
+            out = self.new_stream(self.new_file(file.name))
+            try:
+                self.python.writeIteratorToStream(rdd.compute(partition, context), out)
+            finally:
+                out.close()
+        finally:
+            try:
+                context.markTaskCompleted(self.none)
+            finally:
+                self.contexts.unset()
+                self.blocks.releaseAllLocksForTask(attempt)
+                memory.cleanUpAllAllocatedMemory()
+
+
+class PassedFile:
+    """A file that this process and its JVM pass rows through: they write it and read it by turns.
+
+    py4j sends bytes as text, and an answer of more than 8 KB waits for 40 ms (Nagle's algorithm and delayed
+    acknowledgements). Where the system has files in memory alone it is one, and nothing is left by a death.
+    """
+
+    def __init__(self) -> None:
+        """Open it."""
+        self._closed = False
+        if sys.platform == "linux":
+            self._file = os.memfd_create("direct-plan")
+            self.name, self._named = f"/proc/{os.getpid()}/fd/{self._file}", False
+        else:
+            self._file, self.name = tempfile.mkstemp(prefix="direct-plan-")
+            self._named = True
+
+    def write(self) -> pa.NativeFile:
+        """To write it anew from its start."""
+        os.ftruncate(self._file, 0)
+        return pa.OSFile(self.name, "wb")
+
+    def read(self) -> bytes:
+        """All that was written."""
+        size = os.fstat(self._file).st_size
+        return os.pread(self._file, size, 0)
+
+    def empty(self) -> None:
+        """Give its memory back."""
+        os.ftruncate(self._file, 0)
+
+    def close(self) -> None:
+        """Close it, once."""
+        if self._closed:
+            return
+        self._closed = True
+        os.close(self._file)
+        if self._named:
+            Path(self.name).unlink(missing_ok=True)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the end of the process modules may be gone
+            self.close()

@@ -1,0 +1,175 @@
+"""Which way a function of a table's transform is computed: by a plan that is kept, or Spark's ordinary way.
+
+The plan decides, not the table's author: what cannot be kept, large rows, and whatever fails in the plan take the
+ordinary way, with the same result.
+"""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from deltaworks.engine.poison import is_of_rows, name_of
+from deltaworks.engine.spark.direct_plan import DirectPlan, Function, TooManyRowsError, planning_session
+from deltaworks.engine.spark.internals import Internals
+from deltaworks.engine.spark.pushed_keys import PushedKeys
+from deltaworks.engine.spark.refusals import NotDirectError
+
+log = logging.getLogger("deltaworks.plans")
+BYTES_MAX = 4 * 2**20
+"""More rows than this are computed by tasks, with code that is compiled for them."""
+PLANS_KEPT_MAX = 300
+"""So many plans a process keeps, those used last: a driver has two or three for each table with a transform."""
+Key = tuple[object, ...]
+
+
+@dataclass(kw_only=True)
+class Way:
+    """How one function of one table is computed."""
+
+    why_not: str | None = None
+    """Why it takes the ordinary way; None while it need not."""
+    plan: DirectPlan | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is planned."""
+
+
+class Plans:
+    """The kept plans of a process, for all its flows: a table that is opened anew has its plan still."""
+
+    def __init__(self) -> None:
+        """Have none."""
+        self._ways = OrderedDict[Key, Way]()
+        self._lock = threading.Lock()
+        self._jvm: object | None = None
+        self._session: SparkSession | None = None
+        self._internals: Internals | None = None
+        self._broken: str | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def way(self, key: Key, make: Callable[[SparkSession, Internals], DirectPlan], spark: SparkSession) -> Way:
+        """The way of what has this key, planned now if it is not yet."""
+        way = self._known(key, spark)
+        with way.lock:
+            if way.plan is None and way.why_not is None:
+                self._make(way, make, spark)
+        return way
+
+    def begin(self, task: Callable[[], object]) -> None:
+        """Do something beside the turn: plan what is about to be asked for."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(1, thread_name_prefix="plans")
+            self._threads.submit(task)
+
+    def drop(self, way: Way, why: str) -> None:
+        """Take the ordinary way from now on."""
+        with way.lock:
+            way.plan, way.why_not = None, why
+
+    def _known(self, key: Key, spark: SparkSession) -> Way:
+        with self._lock:
+            jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
+            if self._jvm is not jvm:  # another JVM knows nothing of the plans of the one before
+                self._ways.clear()
+                self._jvm, self._session, self._internals, self._broken = jvm, None, None, None
+            if (way := self._ways.get(key)) is None:
+                way = self._ways[key] = Way()
+            self._ways.move_to_end(key)
+            while len(self._ways) > PLANS_KEPT_MAX:
+                self._ways.popitem(last=False)
+            return way
+
+    def _make(self, way: Way, make: Callable[[SparkSession, Internals], DirectPlan], spark: SparkSession) -> None:
+        try:
+            session, internals = self._room(spark)
+            way.plan = make(session, internals)
+        except NotDirectError as error:
+            way.why_not = str(error)
+        except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
+            way.why_not = f"cannot be planned: {_told(error)}"
+
+    def _room(self, spark: SparkSession) -> tuple[SparkSession, Internals]:
+        with self._lock:
+            if self._session is None or self._internals is None:
+                self._internals = Internals(spark)
+                self._session = planning_session(spark)
+            return self._session, self._internals
+
+
+PLANS = Plans()
+"""Those of this process: there is one JVM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A function of a table's transform over rows: as Arrow where a kept plan computes it, else as a DataFrame."""
+
+    place: str
+    """What it is called in messages: a table, or what of it."""
+    code: str
+    """Changes with its code: another one is planned anew."""
+    inputs: Mapping[str, pa.Schema]
+    function: Function
+    enabled: bool = True
+
+    def plan(self, spark: SparkSession) -> str | None:
+        """Plan it now, if that is not done; why it is computed in the ordinary way, None where it is not."""
+        if not self.enabled:
+            return "direct_plans is off"
+        return self._way(spark).why_not
+
+    def compute(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> pa.Table | None:
+        """The result over these rows of every input, None where it is to be computed in the ordinary way.
+
+        So are rows that raise: there it is found out which do.
+        """
+        if not self.enabled or sum(one.nbytes for one in rows.values()) > BYTES_MAX:
+            return None
+        way = self._way(spark)
+        plan = way.plan
+        if plan is None:
+            return None
+        try:
+            return plan(rows)
+        except TooManyRowsError:
+            return None
+        except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
+            if is_of_rows(error):  # the ordinary way says which it is
+                return None
+            log.warning("%s is computed in the ordinary way from now on: %s", self.place, _told(error))
+            PLANS.drop(way, f"its plan failed: {_told(error)}")
+            return None
+
+    def pushed_keys(self, spark: SparkSession, keys: pa.Schema) -> PushedKeys | None:
+        """What of the inputs' rows decides these columns of the result, None where there is no plan."""
+        plan = self._way(spark).plan if self.enabled else None
+        if plan is None:
+            return None
+        try:
+            return plan.pushed_keys(keys)
+        except Exception as error:  # noqa: BLE001  # inputs are given whole then
+            log.warning("%s reads its inputs whole: %s", self.place, _told(error))
+            return PushedKeys(places={})
+
+    def _way(self, spark: SparkSession) -> Way:
+        return PLANS.way(self._key, self._make, spark)
+
+    @property
+    def _key(self) -> Key:
+        inputs = tuple((name, tuple((f.name, str(f.type)) for f in schema)) for name, schema in self.inputs.items())
+        return self.place, self.code, inputs
+
+    def _make(self, session: SparkSession, internals: Internals) -> DirectPlan:
+        return DirectPlan(session, internals, self.function, self.inputs)
+
+
+def _told(error: Exception) -> str:
+    """An error in one line, without values of rows."""
+    return name_of(error) if isinstance(error, PySparkException) else type(error).__name__

@@ -1,0 +1,71 @@
+"""Which plans cannot be kept and computed as one partition, and why."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
+
+from deltaworks.engine.plans import instabilities
+from deltaworks.engine.spark.internals import Internals
+
+_TAKEN = frozenset({
+    # rows of an input; nothing else may be read
+    "RDDScanExec",
+    *("ProjectExec", "FilterExec", "ExpandExec", "GenerateExec", "SortExec", "WindowExec", "WindowGroupLimitExec"),
+    *("HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec"),
+    *("MergingSessionsExec", "UpdatingSessionsExec"),
+    *("SortMergeJoinExec", "ShuffledHashJoinExec", "CartesianProductExec"),
+    *("UnionExec", "CoalesceExec"),
+    *("LocalLimitExec", "GlobalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec"),
+})  # fmt: skip
+"""Nodes that compute one partition from one partition of each child, anew each time. No other is taken."""
+_WHY = {
+    "Broadcast": "a broadcast keeps its first rows",
+    "Subquery": "a subquery keeps its first result",
+    "Reused": "a reused exchange keeps its first rows",
+    "Python": "a Python function needs a worker",
+    "Pandas": "a Python function needs a worker",
+    "Arrow": "a Python function needs a worker",
+}
+
+
+class NotDirectError(Exception):
+    """This plan takes Spark's ordinary way."""
+
+
+def refuse_unstable(analysed: JavaObject) -> None:
+    """Raise NotDirectError for clock and chance: the optimiser folds them into the plan, for ever."""
+    for finding, _ in instabilities(json.loads(analysed.toJSON())):
+        raise NotDirectError(finding)
+
+
+def one_partition(node: JavaObject, spark: Internals) -> JavaObject:
+    """The plan without exchanges, over inputs of one partition each; raises NotDirectError where it cannot be.
+
+    An exchange would keep its first files, and has nothing to do.
+    """
+    kind = str(node.getClass().getSimpleName())
+    children = [one_partition(child, spark) for child in spark.list(node.children())]
+    if kind == "ShuffleExchangeExec":
+        return children[0]
+    if kind not in _TAKEN:
+        raise NotDirectError(next(_reasons(kind)))
+    if spark.list(node.subqueries()):
+        raise NotDirectError(_WHY["Subquery"])
+    made = node.withNewChildren(spark.sequence(children)) if children else node
+    return spark.new_coalesce(1, made) if kind == "UnionExec" else made
+
+
+def _reasons(kind: str) -> Iterator[str]:
+    yield from (f"{why} ({kind.removesuffix('Exec')})" for part, why in _WHY.items() if part in kind)
+    yield f"{kind.removesuffix('Exec')} is not computed directly"
+
+
+def leaf_kinds(node: JavaObject, spark: Internals) -> Iterator[Any]:
+    """The leaves of a plan, from left to right."""
+    children = spark.list(node.children())
+    if not children:
+        yield node
+    for child in children:
+        yield from leaf_kinds(child, spark)

@@ -1,0 +1,118 @@
+"""A table's transform over rows of its inputs, in whichever way and form they come."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.commit import Rows
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.spark.planned import Planned
+from deltaworks.engine.transforms import Function, by_short_name, several
+from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
+from deltaworks.engine.writers.writer import code_of, frame
+
+
+class Computing:
+    """Calls one function of a table's transform.py."""
+
+    def __init__(
+        self, declared: Declared, function: Function, inputs: Sequence[OwnedTable], gives: Sequence[str], *,
+        direct: bool,
+    ) -> None:  # fmt: skip
+        """Give these columns; what an input's columns of the engine hold is none of its business.
+
+        `direct`: by a kept plan where it can be.
+        """
+        self._function, self._gives = function, list(gives)
+        self._names = {table.name: declared_columns(table) for table in inputs}
+        schemas = {
+            table.name: pa.schema([table.schema.field(name) for name in self._names[table.name]]) for table in inputs
+        }
+        self.planned = Planned(
+            place=declared.name, code=code_of(declared), inputs=schemas, function=self._call, enabled=direct
+        )
+
+    def __call__(self, spark: SparkSession, rows: Mapping[str, Rows]) -> Rows:
+        """The result over rows of each input: as Arrow where a kept plan gives it, else as a DataFrame."""
+        small = {name: one for name, one in rows.items() if isinstance(one, pa.Table)}
+        found = self.planned.compute(spark, small) if len(small) == len(rows) else None
+        return self.ordinary(spark, rows) if found is None else found
+
+    def expression(self, name: str, text: str) -> Callable[[SparkSession, pa.Table], pa.ChunkedArray]:
+        """Computes SQL over an input's rows, a value for each."""
+        planned = Planned(
+            place=f"{self.planned.place} {text}",
+            code=self.planned.code,
+            inputs={name: self.planned.inputs[name]},
+            function=lambda frames: frames[name].select(F.expr(text).alias("value")),
+            enabled=self.planned.enabled,
+        )
+
+        def compute(spark: SparkSession, rows: pa.Table) -> pa.ChunkedArray:
+            found = planned.compute(spark, {name: rows})
+            if found is None:
+                found = planned.function({name: frame(spark, rows)}).toArrow()
+            return found["value"]
+
+        return compute
+
+    def ordinary(self, spark: SparkSession, rows: Mapping[str, Rows]) -> DataFrame:
+        """The same by Spark's ordinary way."""
+        return self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
+
+    def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        return self._function(**by_short_name(frames)).select(*self._gives)
+
+
+class KeysFrom:
+    """A view's `keys_from` for one input: the keys that rows of it touch."""
+
+    _given: ClassVar[dict[tuple[str, str, str], int]] = {}
+    """How many frames it gives, by view, code and input."""
+
+    def __init__(self, declared: Declared, function: KeysFromFunction, table: OwnedTable, *, direct: bool) -> None:
+        """Ask for the keys of rows of this table; `direct`: by kept plans where they can be."""
+        self._declared, self._function, self._name, self._direct = declared, function, table.name, direct
+        self._columns = declared_columns(table)
+        self._schema = pa.schema([table.schema.field(name) for name in self._columns])
+        self._code = code_of(declared)
+
+    def __call__(self, spark: SparkSession, rows: Rows) -> list[Rows]:
+        """What each of the frames that it gives holds for these rows."""
+        if not isinstance(rows, pa.Table) or not self._direct:
+            return list(self._several({self._name: frame(spark, rows).select(*self._columns)}))
+        found: list[Rows] = []
+        for number in range(self._many(spark)):
+            keys = self._planned(number).compute(spark, {self._name: rows})
+            if keys is None:
+                keys = self._several({self._name: frame(spark, rows).select(*self._columns)})[number]
+            found.append(keys)
+        return found
+
+    def _many(self, spark: SparkSession) -> int:
+        known = self._declared.name, self._code, self._name
+        if known not in self._given:
+            empty = spark.createDataFrame([], spark_schema(self._schema))
+            self._given[known] = len(self._several({self._name: empty}))
+        return self._given[known]
+
+    def _planned(self, number: int) -> Planned:
+        return Planned(
+            place=f"{self._declared.name} keys_from {self._name} {number}",
+            code=self._code,
+            inputs={self._name: self._schema},
+            function=lambda frames: self._several(frames)[number],
+        )
+
+    def _several(self, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, ...]:
+        return several(self._function(**by_short_name(frames)))
+
+
+def declared_columns(table: OwnedTable) -> list[str]:
+    """The columns that transforms see: all but the engine's."""
+    return [name for name in table.schema.names if not name.startswith("_")]
