@@ -28,6 +28,7 @@ from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.same_log import Asked, refuse_others
 from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.stretches import times
 from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
@@ -333,6 +334,7 @@ class Flow:
         spark = batch.sparkSession
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
+        suit(spark, many_rows=self._large)
         rows = None if self._large else collected(batch)
         took = 0
         for writer in self.bronze:

@@ -12,14 +12,20 @@ from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_BRIEF = {
+_FEW_ROWS = {
     # Code that is made and compiled for each plan pays from some hundred thousand rows on.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Each shuffle is a job of its own and is followed by another round of planning.
     "spark.sql.adaptive.enabled": "false",
-    "spark.buffer.pageSize": "1m",
 }
+_MANY_ROWS = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+}
+_IS_BRIEF = "spark.deltaworks.brief"
+_BRIEF = {"spark.buffer.pageSize": "1m", _IS_BRIEF: "true"}
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 
 
@@ -46,6 +52,16 @@ def open_session(
     remember_names(spark.sparkContext._jvm)  # noqa: SLF001  # there is no public name for it
     spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
     return spark
+
+
+def suit(spark: SparkSession, *, many_rows: bool) -> None:
+    """Plan what this session is asked for from now on for many rows, or for few; a brief session is for few."""
+    wanted = _MANY_ROWS if many_rows else _FEW_ROWS
+    adaptive = "spark.sql.adaptive.enabled"
+    if spark.conf.get(adaptive) == wanted[adaptive] or spark.conf.get(_IS_BRIEF, "false") == "true":
+        return
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
 
 
 def _archive(made: Path, to: Path | None) -> str:
@@ -92,6 +108,10 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         # Change feeds go through Java's types, of which the old ones have no 10 October 1582.
         "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.ansi.enabled": "true",
+        # Read when the first class is made, and then for good. A turn of the shop makes more than the default of 100:
+        # the compilers of Scala and Java would never come to rest.
+        "spark.sql.codegen.cache.maxEntries": "10000",
+        **_FEW_ROWS,
         "spark.sql.shuffle.partitions": str(app.cores),  # default 200 costs seconds in each small batch
         "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(app.cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -11,7 +11,8 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import spark_schema
-from deltaworks.engine.spark.planned import Planned
+from deltaworks.engine.session import suit
+from deltaworks.engine.spark.planned import BYTES_MAX, Planned
 from deltaworks.engine.transforms import Function, by_short_name, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
@@ -63,6 +64,7 @@ class Computing:
 
     def ordinary(self, spark: SparkSession, rows: Mapping[str, Rows]) -> DataFrame:
         """The same by Spark's ordinary way."""
+        suit(spark, many_rows=any(not isinstance(one, pa.Table) or one.nbytes > BYTES_MAX for one in rows.values()))
         return self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:

@@ -19,6 +19,7 @@ from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.session import suit
 from deltaworks.engine.writers.partial import unknown
 from deltaworks.engine.writers.patches import Patch, Patched, Patches, told, whole
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Quarantine
@@ -179,6 +180,7 @@ class OverBronze(ABC):
 
     def _take_spark(self, committer: Committer, rows: DataFrame, upto: int) -> Counts:
         schema = spark_schema(self.parser.schema)
+        suit(rows.sparkSession, many_rows=True)
         parsed = rows.mapInArrow(self.judge(after=self.after).batches, schema).persist(StorageLevel.DISK_ONLY)
         try:
             tally = Counter(

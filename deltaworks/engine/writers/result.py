@@ -14,6 +14,7 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Rows
+from deltaworks.engine.session import suit
 from deltaworks.engine.writers.writer import span
 from deltaworks.errors import LakeError
 
@@ -48,6 +49,7 @@ def result_of(declared: Declared, computed: Rows, *, arrow_bytes_max: int) -> It
         yield Result(small, span(small, declared.table.event_time))
         return
     assert isinstance(computed, DataFrame)
+    suit(computed.sparkSession, many_rows=True)
     large = computed.persist(StorageLevel.DISK_ONLY)  # it is looked through, then committed
     try:
         event_time = declared.table.event_time
