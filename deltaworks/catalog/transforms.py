@@ -1,6 +1,7 @@
 """Rules of transform.py that its text shows: no Spark is started and nothing is run."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ _CLOCK_OR_CHANCE = frozenset(
         "randomSplit",
     }
 )
+_CLOCK = re.compile(r"\b(date|timestamp\w*)\s*'\s*(now|today|tomorrow|yesterday)\b.*?'", re.IGNORECASE)
+"""A literal of SQL that is the time of its reading (Spark, "Special values for date and timestamp")."""
 _REACHES_OUT = frozenset(
     {
         "sparkSession",
@@ -166,6 +169,10 @@ def _impure(source: Source) -> Iterator[Finding]:
             finding = f"{name} gives something else in a replay"
             next_step = "Use a column of the input: times and ids come with the rows"
             yield Finding(place=source.at(node.lineno), finding=finding, next_step=next_step)  # type: ignore[attr-defined]  # both kinds have a line
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := _CLOCK.search(node.value)):
+            finding = f"{found[0]} gives something else in a replay"
+            next_step = "Use a column of the input: times and ids come with the rows"
+            yield Finding(place=source.at(node.lineno), finding=finding, next_step=next_step)
         elif isinstance(node, ast.Attribute) and name in _REACHES_OUT:
             finding = f"{name} reaches out of the transform"
             next_step = "Give back a DataFrame made from the inputs, and nothing else"

@@ -110,6 +110,7 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
+        flow.plan_ahead(spark)
         self._obey_waiting(spark)
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)

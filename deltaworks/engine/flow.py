@@ -349,6 +349,12 @@ class Flow:
         for table in self.tables():
             table.tend()
 
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan what the first turn will ask for, in its order and beside it: none waits for the plans of others."""
+        for writer in self.writers:
+            if isinstance(writer, Computed):
+                writer.plan_ahead(spark)
+
     def turn(self, spark: SparkSession, *, last: Collection[str] = ()) -> bool:
         """Each table above bronze takes one slice; True when some table is still behind.
 

@@ -4,6 +4,7 @@ Works on the JSON of Spark's `TreeNode.toJSON`: nodes in preorder, each with its
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ _UNSTABLE = frozenset({
     *("Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "Sample", "MonotonicallyIncreasingID"),
     *("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "InputFileName", "SparkPartitionID"),
 })  # fmt: skip
+_CLOCK = (["now"], ["today"], ["tomorrow"], ["yesterday"])
+_FROM_ROWS = "Use a column of the input: times and ids come with the rows"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,26 @@ def _subtree(nodes: Sequence[Mapping[str, Any]], at: int) -> tuple[Node, int]:
 def instabilities(nodes: Any) -> Iterator[Reason]:
     """Expressions at any depth that give something else the next time."""
     for kind in sorted(set(_classes(nodes)) & _UNSTABLE):
-        yield f"{kind} gives something else in a replay", "Use a column of the input: times and ids come with the rows"
+        yield f"{kind} gives something else in a replay", _FROM_ROWS
+    for word in sorted(_words_of_the_clock(nodes)):
+        yield f"a cast of {word!r} gives something else in a replay", _FROM_ROWS
+
+
+def _words_of_the_clock(value: Any) -> Iterator[str]:
+    """Texts that a cast to a time takes for one that passes (Spark, "Special values for date and timestamp")."""
+    if isinstance(value, list):
+        for node, child in itertools.pairwise(value):
+            cast = _is_class(node, "Cast") and _is_class(child, "Literal")
+            if cast and str(node.get("dataType")).startswith(("date", "timestamp")):
+                text = str(child.get("value", "")).strip().lower()
+                if text.split(maxsplit=1)[:1] in _CLOCK:
+                    yield text
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _words_of_the_clock(inner)
+
+
+def _is_class(node: Any, name: str) -> bool:
+    return isinstance(node, dict) and str(node.get("class", "")).rpartition(".")[2] == name
 
 
 def _classes(value: Any) -> Iterator[str]:

@@ -358,6 +358,17 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "a text that a cast takes for the time of its reading",
+        [Edit(DAYS_TRANSFORM, 'F.max("written_at")', 'F.max(F.lit(" today ").cast("timestamp"))')],
+        [
+            Finding(
+                place=f"{DAYS_TRANSFORM}:7",
+                finding="a cast of 'today' gives something else in a replay",
+                next_step="Use a column of the input: times and ids come with the rows",
+            )
+        ],
+    ),
+    Mistake(
         "clock in keys_from",
         [
             Edit(

@@ -143,6 +143,17 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "a literal that is the time of its reading",
+        [Edit(DAYS_TRANSFORM, 'F.max("written_at")', "F.max(F.expr(\"timestamp'Now'\"))")],
+        [
+            Finding(
+                place=f"{DAYS_TRANSFORM}:13",
+                finding="timestamp'Now' gives something else in a replay",
+                next_step="Use a column of the input: times and ids come with the rows",
+            )
+        ],
+    ),
+    Mistake(
         "a transform that collects",
         [Edit(DAYS_TRANSFORM, "    return notes.groupBy", "    notes.collect()\n    return notes.groupBy")],
         [

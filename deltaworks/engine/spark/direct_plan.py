@@ -79,7 +79,6 @@ class DirectPlan:
         self.schema = _arrow(made.schema)
         """What it gives, as Spark's own toArrow does."""
         self._made, self._frames, self._session = made, frames, session
-        self._pushed: PushedKeys | None = None
 
     def __call__(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The result over these rows of every input.
@@ -99,12 +98,12 @@ class DirectPlan:
         return result
 
     def pushed_keys(self, keys: pa.Schema) -> PushedKeys:
-        """What of the inputs' rows decides these columns of the result; asked of Spark once, which takes a while."""
-        with self._lock:
-            if self._pushed is None:
-                values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
-                self._pushed = pushed_keys(self._made, self._frames, keys, values, self._spark)
-            return self._pushed
+        """What of the inputs' rows decides these columns of the result: asked of Spark anew, which takes a while.
+
+        Rows may be computed meanwhile.
+        """
+        values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
+        return pushed_keys(self._made, self._frames, keys, values, self._spark)
 
     def close(self) -> None:
         """Let its file go; it is not used any more."""

@@ -38,6 +38,10 @@ class Way:
     plan: DirectPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is planned."""
+    pushed: PushedKeys | None = None
+    """What decides its keys, once that is known."""
+    asked: bool = False
+    """Whether somebody finds that out."""
 
 
 class Plans:
@@ -147,16 +151,27 @@ class Planned:
             PLANS.drop(way, f"its plan failed: {_told(error)}")
             return None
 
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan it beside the turn, which waits for it if it comes to it meanwhile."""
+        if self.enabled:
+            PLANS.begin(lambda: self._way(spark))
+
     def pushed_keys(self, spark: SparkSession, keys: pa.Schema) -> PushedKeys | None:
-        """What of the inputs' rows decides these columns of the result, None where there is no plan."""
-        plan = self._way(spark).plan if self.enabled else None
-        if plan is None:
-            return None
+        """What of the inputs' rows decides these columns of the result; None while that is found out beside the turn.
+
+        Until then, and for good where it cannot be found out, inputs are given whole.
+        """
+        way = self._way(spark)
+        if not way.asked and way.plan is not None:
+            way.asked = True
+            PLANS.begin(lambda: self._ask(way, keys))
+        return way.pushed
+
+    def _ask(self, way: Way, keys: pa.Schema) -> None:
         try:
-            return plan.pushed_keys(keys)
-        except Exception as error:  # noqa: BLE001  # inputs are given whole then
+            way.pushed = None if way.plan is None else way.plan.pushed_keys(keys)
+        except Exception as error:  # noqa: BLE001  # they are given whole then
             log.warning("%s reads its inputs whole: %s", self.place, _told(error))
-            return PushedKeys(places={})
 
     def _way(self, spark: SparkSession) -> Way:
         return PLANS.way(self._key, self._make, spark)

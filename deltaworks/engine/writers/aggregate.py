@@ -143,6 +143,10 @@ class AggregateWriter:
         computed = self._all(spark, committer).where(wanted.holds_spark(event_time))
         replace_all(self.declared, self.progress, spark, committer, computed, had=had, counts=Counts())
 
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan its transform beside the turn."""
+        self.computing.planned.plan_ahead(spark)
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)

@@ -12,7 +12,7 @@ from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
-from deltaworks.engine.spark.planned import BYTES_MAX, Planned
+from deltaworks.engine.spark.planned import BYTES_MAX, PLANS, Planned
 from deltaworks.engine.transforms import Function, by_short_name, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
@@ -95,6 +95,11 @@ class KeysFrom:
                 keys = self._several({self._name: frame(spark, rows).select(*self._columns)})[number]
             found.append(keys)
         return found
+
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan it beside the turn."""
+        if self._direct:
+            PLANS.begin(lambda: [self._planned(number).plan(spark) for number in range(self._many(spark))])
 
     def _many(self, spark: SparkSession) -> int:
         known = self._declared.name, self._code, self._name

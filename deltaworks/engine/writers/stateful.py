@@ -132,6 +132,10 @@ class StatefulWriter:
         """Whether an input has versions with rows beyond this table's position."""
         return any(self.after(source) < source.table.data_version for source in self.sources)
 
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan its transform beside the turn."""
+        self.computing.planned.plan_ahead(spark)
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)

@@ -215,6 +215,12 @@ class ViewWriter:
             return None if found is None else self._keys(found)
         return self._distinct(every)
 
+    def plan_ahead(self, spark: SparkSession) -> None:
+        """Plan its transform, and what maps changed rows to keys, beside the turn."""
+        for keys_from in self.keys_from.values():
+            keys_from.plan_ahead(spark)
+        self.computing.planned.plan_ahead(spark)
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
         self.progress.settle(committer)
