@@ -16,7 +16,7 @@ CHANGE = "_change_type"
 SHARED = 16
 """An input of several views is kept for the turn where it is at most this part of what may be in memory: so may be
 others at the same time."""
-SNAPSHOT = 4
+SNAPSHOT = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
 
 
@@ -72,10 +72,12 @@ def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | N
     if kept is not None and kept.version < table.version:
         kept = source.snapshot = _followed(spark, source, kept, bytes_max)
     if kept is None or kept.version > table.version:
-        if table.bytes() > bytes_max // SNAPSHOT // PACKED:
+        size = table.bytes()
+        if source.too_large is not None and size >= source.too_large:
             return None
         rows = present(spark, table, bytes_max // SNAPSHOT, declared_columns(table))
         if not isinstance(rows, pa.Table):
+            source.too_large = size
             return None
         kept = source.snapshot = Snapshot(rows, version=table.version, told_by=source.told_by)
     return kept

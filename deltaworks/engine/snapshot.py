@@ -20,7 +20,7 @@ from deltaworks.engine.values import tuples
 Condition: TypeAlias = Mapping[str, pa.Array]
 """Rows of which each of these, columns or what is computed from them, has one of the values."""
 Compute: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
-"""A value for each row."""
+"""A value for each row; raises UnknownError where it has none."""
 CHUNKS_MAX = 64
 """Each change is a chunk of its own, and each chunk costs a question a little."""
 _GONE_MAX = 0.5
@@ -31,6 +31,10 @@ REMOVED = ("delete", "update_preimage")
 
 class LostError(Exception):
     """The feed names a row that is not there: read the table again."""
+
+
+class UnknownError(Exception):
+    """What rows are asked for by cannot be computed for all of them: take all rows."""
 
 
 @dataclass
@@ -61,8 +65,6 @@ class Snapshot:
     def compute(self, name: str, compute: Compute) -> None:
         """Let rows be asked for by what is computed from them: once for each row."""
         self._computes[name] = compute
-        for chunk in self._chunks:
-            self._values(chunk, name)
 
     @property
     def nbytes(self) -> int:
@@ -87,7 +89,7 @@ class Snapshot:
         return self._table([chunk.where(chunk.alive) for chunk in self._chunks])
 
     def those(self, conditions: Sequence[Condition]) -> pa.Table:
-        """The rows that one of these conditions holds for."""
+        """The rows that one of these conditions holds for; raises UnknownError."""
         found = []
         for chunk in self._chunks:
             wanted = np.zeros(chunk.rows.num_rows, np.bool_)

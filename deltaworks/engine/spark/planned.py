@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -51,10 +53,9 @@ class Plans:
         """Have none."""
         self._ways = OrderedDict[Key, Way]()
         self._lock = threading.Lock()
-        self._jvm: object | None = None
+        self._context: SparkContext | None = None
         self._session: SparkSession | None = None
         self._internals: Internals | None = None
-        self._broken: str | None = None
         self._threads: ThreadPoolExecutor | None = None
 
     def way(self, key: Key, make: Callable[[SparkSession, Internals], DirectPlan], spark: SparkSession) -> Way:
@@ -79,10 +80,10 @@ class Plans:
 
     def _known(self, key: Key, spark: SparkSession) -> Way:
         with self._lock:
-            jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
-            if self._jvm is not jvm:  # another JVM knows nothing of the plans of the one before
+            context = spark.sparkContext
+            if self._context is not context:  # another Spark knows nothing of the plans of the one before
                 self._ways.clear()
-                self._jvm, self._session, self._internals, self._broken = jvm, None, None, None
+                self._context, self._session, self._internals = context, None, None
             if (way := self._ways.get(key)) is None:
                 way = self._ways[key] = Way()
             self._ways.move_to_end(key)
@@ -176,7 +177,7 @@ class Planned:
     def _way(self, spark: SparkSession) -> Way:
         return PLANS.way(self._key, self._make, spark)
 
-    @property
+    @cached_property
     def _key(self) -> Key:
         inputs = tuple((name, tuple((f.name, str(f.type)) for f in schema)) for name, schema in self.inputs.items())
         return self.place, self.code, inputs

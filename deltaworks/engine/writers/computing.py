@@ -12,6 +12,7 @@ from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
+from deltaworks.engine.snapshot import UnknownError
 from deltaworks.engine.spark.planned import BYTES_MAX, PLANS, Planned
 from deltaworks.engine.transforms import Function, by_short_name, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
@@ -45,7 +46,7 @@ class Computing:
         return self.ordinary(spark, rows) if found is None else found
 
     def expression(self, name: str, text: str) -> Callable[[SparkSession, pa.Table], pa.ChunkedArray]:
-        """Computes SQL over an input's rows, a value for each."""
+        """Computes SQL over an input's rows, a value for each; raises UnknownError where a row raises."""
         planned = Planned(
             place=f"{self.planned.place} {text}",
             code=self.planned.code,
@@ -55,10 +56,12 @@ class Computing:
         )
 
         def compute(spark: SparkSession, rows: pa.Table) -> pa.ChunkedArray:
-            found = planned.compute(spark, {name: rows})
-            if found is None:
-                found = planned.function({name: frame(spark, rows)}).toArrow()
-            return found["value"]
+            many = max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes))  # rows differ in size
+            pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in range(0, rows.num_rows, many)]
+            known = [one["value"] for one in pieces if one is not None]
+            if len(known) < len(pieces):
+                raise UnknownError(text)
+            return pa.chunked_array([chunk for one in known for chunk in one.chunks], _value_type(known))
 
         return compute
 
@@ -69,6 +72,10 @@ class Computing:
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         return self._function(**by_short_name(frames)).select(*self._gives)
+
+
+def _value_type(values: Sequence[pa.ChunkedArray]) -> pa.DataType:
+    return values[0].type if values else pa.null()
 
 
 class KeysFrom:

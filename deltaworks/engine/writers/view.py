@@ -16,7 +16,7 @@ from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
-from deltaworks.engine.snapshot import Condition, Snapshot
+from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
 from deltaworks.engine.spark.pushed_keys import Decides, PushedKeys
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
@@ -164,9 +164,13 @@ class ViewWriter:
         conditions = None if pushed is None else _conditions(pushed.places.get(name), touched)
         if conditions is None:
             return snapshot.rows()
-        for column in {column for condition in conditions for column in condition if not snapshot.knows(column)}:
-            snapshot.compute(column, partial(self.computing.expression(name, column), spark))
-        return snapshot.those(conditions)
+        for column in {column for condition in conditions for column in condition}:
+            if not snapshot.knows(column):
+                snapshot.compute(column, partial(self.computing.expression(name, column), spark))
+        try:
+            return snapshot.those(conditions)
+        except UnknownError:
+            return snapshot.rows()
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
         """Those of the keys that were left out before that still raise."""

@@ -74,6 +74,8 @@ class Input:
     feed: Feed | None = None
     snapshot: Snapshot | None = None
     """From turn to turn: what views read of it."""
+    too_large: int | None = None
+    """Bytes of its files when it was too large for a snapshot: there is none until it has fewer."""
     fresh: Fresh | None = None
     shown: Shown | None = None
     in_vain: InVain | None = None
