@@ -64,18 +64,19 @@ class DirectPlan:
         self._file = PassedFile()
         self._cells: dict[str, Any] = {}
         self._schemas: dict[str, pa.Schema] = {}
-        frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
-        made = function(frames)
-        execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
-        refuse_unstable(execution.analyzed())
-        # one row more than is taken: that there are more is all that is asked of them
-        plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), internals))
-        self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
+        with internals.active(session):
+            frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
+            made = function(frames)
+            execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
+            refuse_unstable(execution.analyzed())
+            # one row more than is taken: that there are more is all that is asked of them
+            plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), internals))
+            self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
         partitions = self._rdd.partitions()
         if len(partitions) != 1:
             raise NotDirectError(f"it has {len(partitions)} partitions")
         self._partition = partitions[0]
-        self._settings = internals.properties(dict(session.conf.getAll))
+        self._settings = internals.task_settings(session)
         self.schema = _arrow(made.schema)
         """What it gives, as Spark's own toArrow does."""
         self._made, self._frames, self._session = made, frames, session
@@ -102,8 +103,9 @@ class DirectPlan:
 
         Rows may be computed meanwhile.
         """
-        values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
-        return pushed_keys(self._made, self._frames, keys, values, self._spark)
+        with self._spark.active(self._session):
+            values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
+            return pushed_keys(self._made, self._frames, keys, values, self._spark)
 
     def close(self) -> None:
         """Let its file go; it is not used any more."""

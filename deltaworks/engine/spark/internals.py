@@ -7,8 +7,8 @@ that lacks one makes that test fail, and every transform take Spark's ordinary w
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children", "references", "semanticEquals"),
     "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "withNewChildren"),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
-    "org.apache.spark.sql.classic.SparkSession": ("parseDataType",),
+    "org.apache.spark.sql.classic.SparkSession": (
+        *("clearActiveSession", "getActiveSession", "setActiveSession"),
+        "parseDataType",
+    ),
     "org.apache.spark.sql.execution.CoalesceExec": (),
     "org.apache.spark.sql.execution.LocalLimitExec": (),
     "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "executedPlan", "optimizedPlan"),
@@ -68,6 +71,7 @@ class Internals:
         self.python = scala_object(jvm, "org.apache.spark.api.python.PythonRDD")
         self.arrow = scala_object(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters")
         self.array_seq = scala_object(jvm, "scala.collection.immutable.ArraySeq")
+        self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
         self.none = scala_object(jvm, "scala.None")
         self.no_resources = scala_object(jvm, "scala.collection.immutable.Map").empty()
         self.converters = jvm.scala.jdk.javaapi.CollectionConverters
@@ -79,6 +83,20 @@ class Internals:
         self.new_coalesce = jvm.org.apache.spark.sql.execution.CoalesceExec
         self.read_file = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile
         self.object = jvm.java.lang.Object
+        self._settings: tuple[SparkSession, JavaObject] | None = None
+
+    @contextmanager
+    def active(self, session: SparkSession) -> Iterator[None]:
+        """Let nodes of plans that this thread makes belong to a session: they ask for the active one, or have none."""
+        before = self.sessions.getActiveSession()
+        self.sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001  # the only way to Java's session
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                self.sessions.setActiveSession(before.get())
+            else:
+                self.sessions.clearActiveSession()
 
     def sequence(self, many: list[Any]) -> JavaObject:
         """Java objects as a Scala sequence."""
@@ -88,14 +106,19 @@ class Internals:
         return self.converters.asScala(buffer).toSeq()
 
     def list(self, many: JavaObject) -> list[Any]:
-        """A Scala sequence as Java objects."""
-        return list(self.converters.asJava(many))
+        """A Scala sequence as Java objects.
 
-    def properties(self, settings: Mapping[str, str]) -> JavaObject:
-        """Settings as a task reads them."""
-        made = self.jvm.java.util.Properties()
-        made.putAll(settings)
-        return made
+        By number: at the end of an iterator Java raises, and PySpark asks it a hundred questions about that.
+        """
+        return [many.apply(at) for at in range(many.size())]
+
+    def task_settings(self, session: SparkSession) -> JavaObject:
+        """A session's settings as a task reads them; those of a planning session do not change."""
+        if self._settings is None or self._settings[0] is not session:
+            made = self.jvm.java.util.Properties()
+            made.putAll(dict(session.conf.getAll))
+            self._settings = session, made
+        return self._settings[1]
 
     def batch(self, rows: pa.RecordBatch, file: "PassedFile") -> Any:
         """One record batch, as what an input's partition holds."""

@@ -29,6 +29,7 @@ BYTES_MAX = 4 * 2**20
 PLANS_KEPT_MAX = 300
 """So many plans a process keeps, those used last: a driver has two or three for each table with a transform."""
 Key = tuple[object, ...]
+Make = Callable[[SparkSession, Internals], DirectPlan]
 
 
 @dataclass(kw_only=True)
@@ -58,12 +59,12 @@ class Plans:
         self._internals: Internals | None = None
         self._threads: ThreadPoolExecutor | None = None
 
-    def way(self, key: Key, make: Callable[[SparkSession, Internals], DirectPlan], spark: SparkSession) -> Way:
+    def way(self, place: str, key: Key, make: Make, spark: SparkSession) -> Way:
         """The way of what has this key, planned now if it is not yet."""
-        way = self._known(key, spark)
+        way = self._known((place, key), spark)
         with way.lock:
             if way.plan is None and way.why_not is None:
-                self._make(way, make, spark)
+                way.plan, way.why_not = self._made(place, make, spark)
         return way
 
     def begin(self, task: Callable[[], object]) -> None:
@@ -91,14 +92,15 @@ class Plans:
                 self._ways.popitem(last=False)
             return way
 
-    def _make(self, way: Way, make: Callable[[SparkSession, Internals], DirectPlan], spark: SparkSession) -> None:
+    def _made(self, place: str, make: Make, spark: SparkSession) -> tuple[DirectPlan | None, str | None]:
         try:
-            session, internals = self._room(spark)
-            way.plan = make(session, internals)
+            return make(*self._room(spark)), None
         except NotDirectError as error:
-            way.why_not = str(error)
+            why_not = str(error)
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
-            way.why_not = f"cannot be planned: {_told(error)}"
+            why_not = f"cannot be planned: {_told(error)}"
+        log.info("%s is computed in the ordinary way: %s", place, why_not)
+        return None, why_not
 
     def _room(self, spark: SparkSession) -> tuple[SparkSession, Internals]:
         with self._lock:
@@ -175,12 +177,12 @@ class Planned:
             log.warning("%s reads its inputs whole: %s", self.place, _told(error))
 
     def _way(self, spark: SparkSession) -> Way:
-        return PLANS.way(self._key, self._make, spark)
+        return PLANS.way(self.place, self._key, self._make, spark)
 
     @cached_property
     def _key(self) -> Key:
         inputs = tuple((name, tuple((f.name, str(f.type)) for f in schema)) for name, schema in self.inputs.items())
-        return self.place, self.code, inputs
+        return self.code, inputs
 
     def _make(self, session: SparkSession, internals: Internals) -> DirectPlan:
         return DirectPlan(session, internals, self.function, self.inputs)
