@@ -1,10 +1,56 @@
-"""Chance in tests: another seed in each run, and shown when a test fails."""
+"""Chance in tests: what is drawn follows from the run's seed and the test, so that a commit's tests do the same again.
 
-from random import Random, SystemRandom
+The run's seed is the commit's, which each run prints first. `--seed 7` gives another one, to pytest and to bin/test,
+which takes `--seed random` too.
+"""
+
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+ROOT = Path(__file__).resolve().parents[1]
+WITHOUT_GIT = 20_260_101
+"""The seed of a checkout that does not know its commit."""
 
 
-def seeded(seed: int | None = None) -> Random:
-    """Give a source of chance; hand in the seed that a failed test printed to see the failure again."""
-    seed = SystemRandom().randrange(2**32) if seed is None else seed
+@dataclass
+class Run:
+    """What seeds follow from; conftest.py says which test begins and what `--seed` was."""
+
+    seed: int | None = None
+    test: str = ""
+    drawn: int = 0
+
+    def begin(self, test: str) -> None:
+        """From now on this test draws."""
+        self.test, self.drawn = test, 0
+
+
+RUN = Run()
+
+
+@cache
+def of_commit() -> int:
+    """Give the seed that follows from the commit that is checked out."""
+    try:
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return WITHOUT_GIT
+    return int(asked.stdout[:8], 16) if asked.returncode == 0 else WITHOUT_GIT
+
+
+def seeded(seed: int | None = None, *, of: str | None = None) -> Random:
+    """Give a source of chance, another one at each call; hand in the seed that a failed test printed to see it again.
+
+    `of` names what several tests share, whichever asks first.
+    """
+    if seed is None:
+        run = of_commit() if RUN.seed is None else RUN.seed
+        place = of or f"{RUN.test} {RUN.drawn}"
+        RUN.drawn += of is None
+        seed = crc32(f"{run} {place}".encode())
     print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure
     return Random(seed)

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from tests.chance import RUN, of_commit
+
 # PySpark takes a main module without a file, which is what a process of pytest-xdist has, for a run of its doctests,
 # and ends the process when gRPC is missing. Great Expectations imports that part of PySpark.
 vars(sys.modules["__main__"]).setdefault("__file__", __file__)
@@ -15,6 +17,27 @@ LONG = (
     "stack/test_notify.py", "stack/test_compute_again.py",
 )  # fmt: skip
 """Files that take minutes: they begin first, so that the processes of a group end together."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the run's seed be given."""
+    parser.addoption("--seed", type=int, help="what is drawn by chance follows from it; default: the commit's")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what chance follows from."""
+    given = config.getoption("--seed")
+    RUN.seed = of_commit() if given is None else given
+
+
+def pytest_report_header() -> str:
+    """Print the seed."""
+    return f"seed {RUN.seed}: --seed {RUN.seed} draws the same again"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have each test draw by its name."""
+    RUN.begin(item.nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

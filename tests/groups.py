@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import SystemRandom
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / ".venv/tools/bin"
@@ -35,12 +36,14 @@ def main(arguments: list[str]) -> int:
     """Run the groups asked for (all of them if none is named); 1 if any failed."""
     parser = argparse.ArgumentParser(prog="bin/test", description="Lint and tests in groups.")
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
-    asked = parser.parse_args(arguments).groups or NAMES
+    parser.add_argument("--seed", type=_seed, help="what tests draw follows from it; random, or the commit's (default)")
+    given = parser.parse_args(arguments)
+    asked = given.groups or NAMES
     wrong = sorted(set(asked) - set(NAMES))
     if wrong:
         parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
-    results = [result for name in NAMES if name in asked for result in _group(name)]
+    results = [result for name in NAMES if name in asked for result in _group(name, given.seed)]
     print(f"\n{'=' * 20} groups")
     for result in results:
         print(f"{result.group:<14} {result.verdict:<14} {result.seconds:7.1f} s")
@@ -50,17 +53,22 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _group(name: str) -> list[Result]:
+def _seed(text: str) -> int:
+    return SystemRandom().randrange(2**32) if text == "random" else int(text)
+
+
+def _group(name: str, seed: int | None) -> list[Result]:
     if name == "lint":
         return [_lint()]
     folder = f"tests/{name}"
+    airflow = (ROOT / folder / "airflow").is_dir()
     return [
-        _pytest(name, "spark", folder),
-        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow")] if (ROOT / folder / "airflow").is_dir() else []),
+        _pytest(name, "spark", folder, seed),
+        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow", seed)] if airflow else []),
     ]
 
 
-def _pytest(group: str, environment: str, folder: str) -> Result:
+def _pytest(group: str, environment: str, folder: str, seed: int | None) -> Result:
     """Run one folder's tests; a folder with test files that yields no test has failed."""
     print(f"\n{'=' * 20} {group}", flush=True)
     others = [other for other in AIRFLOW_FOLDERS if other != folder and other.startswith(folder)]
@@ -73,7 +81,10 @@ def _pytest(group: str, environment: str, folder: str) -> Result:
     spread = () if group in ALONE else SPREAD
     # no test collected: pytest ends with 5
     told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
-    code = _run([str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, "--durations=15"])
+    seeded = () if seed is None else (f"--seed={seed}",)
+    code = _run(
+        [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *seeded, "--durations=15"]
+    )
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
 

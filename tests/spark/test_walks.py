@@ -1,7 +1,7 @@
 """Workloads walked in peace: death at the named steps of a micro-batch changes nothing, a replay equals the stream.
 
-The deaths are a sample of what `make proof` walks in full, drawn anew in each run. One file, because one process should
-run all that needs these lakes: they take long to make.
+The deaths are a sample of what `make proof` walks in full, drawn anew for each commit. One file, because one process
+should run all that needs these lakes: they take long to make.
 """
 
 from collections import defaultdict
@@ -97,7 +97,7 @@ def points_of(walk: Walk) -> dict[str, set[str]]:
 
 
 def test_both_paths_leave_the_same_rows(walks: Walks) -> None:
-    """One app, drawn anew in each run, through Arrow and through Spark; after each step."""
+    """One app, drawn anew for each commit, through Arrow and through Spark; after each step."""
     (app,) = (name for name, path in walks if path == "spark")
 
     assert any(walks[app, "auto"].after["tend"].values())
