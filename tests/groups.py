@@ -21,6 +21,8 @@ SPREAD = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
+UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
+"""Taken out of the environment: some hundred processes would each compile all that they import."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,8 @@ def _tests(folder: str) -> list[Path]:
 
 def _run(command: list[str]) -> int:
     """Run a group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    environment = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(GROUP_SECONDS_MAX)
     except subprocess.TimeoutExpired:
