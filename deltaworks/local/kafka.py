@@ -96,14 +96,20 @@ def parts(settings: Settings) -> tuple[Part, ...]:
     )
 
 
-def java_command(settings: Settings, *, heap: str, classpath: Path, run: tuple[str, ...]) -> tuple[str, ...]:
-    """A JVM that stays small, and dies when its memory is used up instead of living on half dead."""
+def java_command(
+    settings: Settings, *, heap: str, classpath: Path, run: tuple[str, ...], brief: bool = False
+) -> tuple[str, ...]:
+    """A JVM that stays small, and dies when its memory is used up instead of living on half dead.
+
+    `brief`: it lives for a second or two, so that code had better be ready quickly than be good.
+    """
     home = java_home(environment=settings.inherited(), spark_python=settings.spark_python)
     return (
         str(home / "bin" / "java"),
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
+        *(("-XX:TieredStopAtLevel=1",) if brief else ()),
         f"-Dlog4j2.configurationFile={settings.data / 'config' / 'log4j2.properties'}",
         "-cp",
         f"{classpath}/*",
@@ -131,7 +137,7 @@ def format_storage(settings: Settings) -> None:
     config.write_text(_rendered(settings, fresh))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config))
-    command = java_command(settings, heap="128m", classpath=settings.jars / "broker", run=tool)
+    command = java_command(settings, heap="128m", classpath=settings.jars / "broker", run=tool, brief=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     config.unlink()
     if done.returncode != 0:
