@@ -23,6 +23,9 @@ GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
 UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
 """Taken out of the environment: some hundred processes would each compile all that they import."""
+JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""For every Java that tests start: few live for more than a minute, in which the second compiler takes as much time as
+all the rest. With one compiler Java reserves 48 MiB for its code; see engine/session.py."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,6 +135,7 @@ def _tests(folder: str) -> list[Path]:
 def _run(command: list[str]) -> int:
     """Run a group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
     environment = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    environment["JDK_JAVA_OPTIONS"] = " ".join((environment.get("JDK_JAVA_OPTIONS", ""), *JAVA)).strip()
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(GROUP_SECONDS_MAX)
