@@ -23,9 +23,11 @@ down: ## stop every process of the local stack
 test: setup ## lint and all tests; bin/test unit tidy runs single groups
 	@bin/test
 
-proof: setup ## die at every step of every kind of table, do every fault to a stack, report (long; PROOF="--app shop": only that part of the first)
+proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds; long (PROOF="--app shop": that part of the first)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.chaos.faults --random-seeds 20 --page)
+	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.differential --seeds 10 --first $$(date +%s))
+	@$(if $(PROOF),true,bin/test --seed random unit spark stack)
 
 lint: setup ## Ruff and mypy
 	@bin/test lint

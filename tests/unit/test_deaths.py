@@ -1,6 +1,6 @@
 """Death at the named steps of tables that need no Spark: restarted, the lake is as if nothing had happened.
 
-Drawn anew in each run; `make proof` walks all points of all tables, on both commit paths.
+Drawn anew for each commit; `make proof` walks all points of all tables, on both commit paths.
 """
 
 import shutil
