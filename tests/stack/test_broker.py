@@ -25,9 +25,9 @@ DECLARED_DEAD = "Fencing broker 1 "
 Harm = Callable[[Settings, int], None]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker() -> Iterator[Settings]:
-    """Give a broker alone."""
+    """Give a broker alone, which outlives what each test does to it."""
     with running_stack(parts=("kafka",)) as settings:
         topics = [NewTopic(name, num_partitions=many) for name, many in PARTITIONS.items()]
         admin = kafka.admin_client(settings)
