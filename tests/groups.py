@@ -23,7 +23,7 @@ GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
 UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
 """Taken out of the environment: some hundred processes would each compile all that they import."""
-JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 """For every Java that tests start: few live for more than a minute, in which the second compiler takes as much time as
 all the rest. With one compiler Java reserves 48 MiB for its code; see engine/session.py."""
 
