@@ -20,13 +20,13 @@ from typing import Annotated
 
 import typer
 
+from bench.age import percentile
 from bench.backlog import fill
 from bench.gold import Reader, views_in
 from bench.program import Program
 from bench.sides import Deltaworks
 from bench.stand import PORT_FIRST, run, stand
 from bench.traffic import Traffic
-from bench.turn import percentile
 from deltaworks.cli.show import err, listing
 from deltaworks.errors import StackError
 from deltaworks.settings import ROOT, AppSettings, Settings

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,8 +37,15 @@ class Memory:
 class Program:
     """Started when made, dead when left."""
 
-    def __init__(self, name: str, command: Sequence[str], *, settings: Settings) -> None:
-        """Start it, its output in the log of that name."""
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        settings: Settings,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it, its output in the log of that name; its environment is by default this one, with the settings."""
         self.name, self.log = name, settings.logs / f"{name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -48,7 +55,7 @@ class Program:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=settings.project,
-                env=settings.inherited(),
+                env=settings.inherited() if environment is None else environment,
             )
 
     def __enter__(self) -> Self:
@@ -61,6 +68,11 @@ class Program:
         """Kill what is left of its session."""
         processes.kill_session(self._process.pid)
         self._process.wait()
+
+    @property
+    def session(self) -> int:
+        """The session that it leads."""
+        return self._process.pid
 
     @property
     def ended(self) -> bool:

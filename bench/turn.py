@@ -1,6 +1,5 @@
 """One turn: one side alone on a fresh stand, warmed up and measured, its totals checked."""
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bench.age import percentile
 from bench.gold import Reader, views_in
 from bench.program import Program, busy_seconds
 from bench.sides import Side
@@ -96,11 +96,6 @@ def take_turn(side: Side, plan: Plan) -> Turn:
         counted=sum(counted.values()),
         exact=counted == dict(traffic.counted),
     )
-
-
-def percentile(ordered: list[float], percent: float) -> float:
-    """The nearest-rank percentile of sorted values: one that was measured, none in between."""
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
