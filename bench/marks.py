@@ -80,8 +80,8 @@ class Customers:
             )
 
     def send(self, number: int, due: datetime) -> None:
-        """One change."""
-        change = "update customers set name = %s, updated_at = greatest(updated_at, %s) where customer_id = %s"  # no way back
+        """One change; its time never goes back behind that of the change before."""
+        change = "update customers set name = %s, updated_at = greatest(updated_at, %s) where customer_id = %s"
         try:
             self._connection.execute(change, (f"{NAME}{number}", due, _BEYOND + number % MARKS_MAX))
         except psycopg.Error as error:
