@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +33,13 @@ class Checkout:
         """What it calls its ports, those of its project's processes too."""
         return list(json.loads(self.run(str(self.python), "-c", _PORTS, environment=own_environment())))
 
-    def run(self, *command: str, environment: Mapping[str, str]) -> str:
-        """Run a program in its folder, and return what it printed; raises StackError if it fails."""
+    def run(self, *command: str, environment: Mapping[str, str], fine: Collection[int] = (0,)) -> str:
+        """Run a program in its folder, and return what it printed; raises StackError if its exit code is not fine."""
         ran = subprocess.run(
             command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
-        if ran.returncode:
+        if ran.returncode not in fine:
             said = (ran.stderr.strip() or ran.stdout.strip() or "nothing").splitlines()
             place = f"{Path(command[0]).name} {' '.join(command[1:3])}".strip()
             finding = f"ended with code {ran.returncode} in {self.name}, and said last: {said[-1][:500]}"

@@ -255,7 +255,8 @@ def _first_gold(there: Site, marks: _Marks, started: float) -> dict[str, float]:
     gold = [route for route in ROUTES if route.gold]
 
     def at_work() -> bool:
-        return all(marks.first(route, started) is not None for route in gold)
+        there_all = all(marks.first(route, started) is not None for route in gold)
+        return there_all and all(driver.works for driver in there.drivers().values())
 
     if not marks.until(at_work, every=_EARLY_SECONDS, seconds_max=_START_SECONDS_MAX):
         states = ", ".join(f"{one.app} is {one.state}" for one in there.drivers().values()) or "no driver came"

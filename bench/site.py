@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,9 +72,10 @@ class Site:
         own = {f"DELTAWORKS_{name.upper()}": str(value) for name, value in settings.items()}
         self.environment: Mapping[str, str] = MappingProxyType(own_environment() | own)
 
-    def command(self, *words: str) -> str:
-        """Run the checkout's command line, and return what it printed; raises StackError if it fails."""
-        return self.checkout.run(str(self.checkout.folder / "bin/deltaworks"), *words, environment=self.environment)
+    def command(self, *words: str, fine: Collection[int] = (0,)) -> str:
+        """Run the checkout's command line, and return what it printed; raises StackError if its code is not fine."""
+        program = str(self.checkout.folder / "bin/deltaworks")
+        return self.checkout.run(program, *words, environment=self.environment, fine=fine)
 
     def program(self, name: str, module: Sequence[str]) -> Program:
         """Start a Python module of the checkout with its arguments."""
@@ -91,7 +92,8 @@ class Site:
 
     def sessions(self) -> set[int]:
         """Sessions of the parts that run, the drivers not among them."""
-        return {int(part["pid"]) for part in json.loads(self.command("status", "--json")) if part["pid"]}
+        found = json.loads(self.command("status", "--json", fine=(0, 1)))  # 1: a part is not ready just now
+        return {int(part["pid"]) for part in found if part["pid"]}
 
 
 @contextmanager
