@@ -22,8 +22,6 @@ NAME = "Mark "
 _VISITORS = 100  # as many as the simulator has
 _BEYOND = 10**9
 """Ids of the marked customers and orders lie beyond all that a simulator gives."""
-MARKS_MAX = 400
-"""So many customers take turns: one is changed again long after the change before was seen, or given up."""
 
 
 class Sender(Protocol):
@@ -59,13 +57,17 @@ class PageViews:
 class Customers:
     """Customers who take another name in the shop's database. Each has an order, and none is the simulator's."""
 
-    def __init__(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        """Take a connection of the shop's role that commits each statement."""
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection[tuple[object, ...]], *, count: int) -> None:
+        """Take a connection of the shop's role that commits each statement, and how many customers take turns.
+
+        A name that is written over before anybody saw it is a mark that is lost: let them be more than the marks that
+        may be under way.
+        """
+        self._connection, self._count = connection, count
 
     def register(self) -> None:
         """Have them in the shop, one paid order each. The simulator fills an empty shop only: it must have begun."""
-        names = {"first": _BEYOND, "last": _BEYOND + MARKS_MAX - 1}
+        names = {"first": _BEYOND, "last": _BEYOND + self._count - 1}
         with self._connection.transaction():
             self._connection.execute(
                 "insert into customers (customer_id, name, email, country)"
@@ -83,7 +85,7 @@ class Customers:
         """One change; its time never goes back behind that of the change before."""
         change = "update customers set name = %s, updated_at = greatest(updated_at, %s) where customer_id = %s"
         try:
-            self._connection.execute(change, (f"{NAME}{number}", due, _BEYOND + number % MARKS_MAX))
+            self._connection.execute(change, (f"{NAME}{number}", due, _BEYOND + number % self._count))
         except psycopg.Error as error:
             finding = f"does not take a change ({type(error).__name__})"
             raise StackError("the shop's database", finding, "Run again with --keep and read its log") from None

@@ -29,6 +29,8 @@ _SEEN_SECONDS_MAX = 300.0
 _EARLY_SECONDS = 5.0
 """Before the window marks are so far apart: enough for the first row in gold, and to have all that marks touch warm."""
 _KILLED_SECONDS = 1.0
+_CUSTOMERS_MORE = 100
+"""Marked customers beyond the marks of the window: those of before may not have been seen yet when it begins."""
 _POLL_SECONDS = 0.1
 
 
@@ -225,7 +227,7 @@ def _marking(there: Site, simulator: Program, plan: Plan) -> Iterator[_Marks]:
         ThreadPoolExecutor(3) as pool,
     ):
         _wait_for_shop(shop, simulator)
-        customers = Customers(shop)
+        customers = Customers(shop, count=plan.marks + _CUSTOMERS_MORE)
         customers.register()
         senders: dict[str, Sender] = {"page view": PageViews(topic, random=random), "customer changed": customers}
         marks = _Marks(
