@@ -24,7 +24,7 @@ BYTES_MAX = 8 * 10**9
 _SAMPLE_SECONDS = 5.0
 _START_SECONDS_MAX = 600.0  # the first turns of all tables take minutes on two busy cores
 _SHOP_SECONDS_MAX = 120.0
-_SEEN_SECONDS_MAX = 300.0
+_SEEN_SECONDS_MAX = 600.0
 """A mark that is not in its table so long after the window, or after a kill, is given up."""
 _EARLY_SECONDS = 5.0
 """Before the window marks are so far apart: enough for the first row in gold, and to have all that marks touch warm."""
