@@ -58,9 +58,9 @@ class Route:
 ROUTES = (
     Route(app="web", event="page view", table="silver.page_views", column="page"),
     Route(app="web", event="page view", table="gold.page_views_per_minute", column="page"),
-    Route(app="shop", event="customer changed", table="gold.orders_with_customers", column="name"),
+    Route(app="shop", event="customer", table="gold.orders_with_customers", column="name"),
 )
-_PREFIXES = {"page view": PAGE, "customer changed": NAME}
+_PREFIXES = {"page view": PAGE, "customer": NAME}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +229,7 @@ def _marking(there: Site, simulator: Program, plan: Plan) -> Iterator[_Marks]:
         _wait_for_shop(shop, simulator)
         customers = Customers(shop, count=plan.marks + _CUSTOMERS_MORE)
         customers.register()
-        senders: dict[str, Sender] = {"page view": PageViews(topic, random=random), "customer changed": customers}
+        senders: dict[str, Sender] = {"page view": PageViews(topic, random=random), "customer": customers}
         marks = _Marks(
             there,
             simulator,
@@ -312,7 +312,7 @@ def _look(
         if drivers[app].epoch != first[app].epoch or not drivers[app].works:
             raise StackError(f"app {app}", "lost its driver meanwhile", "Run again with --keep and read its log")
         watched.look(drivers[app], seconds=seconds)
-    return sum(map(resident_bytes_of, others)) + sum(app.memory[-1] for app in apps.values())
+    return resident_bytes_of(*others) + sum(app.memory[-1] for app in apps.values())
 
 
 def _recovery(there: Site, marks: _Marks, route: Route) -> float | None:

@@ -125,9 +125,10 @@ def cpu_seconds_of(session: int) -> float:
     return sum(_cpu_ticks(pid) for pid in processes.members(session)) / _TICKS
 
 
-def resident_bytes_of(session: int) -> int:
-    """Memory of a session's processes now; of pages that several share each process has its part."""
-    parts = (_line(pid, "smaps_rollup", "Pss:") for pid in processes.members(session))
+def resident_bytes_of(*sessions: int) -> int:
+    """Memory of the sessions' processes now; of pages that several share each process has its part."""
+    pids = (one.pid for one in processes.table() if one.session in sessions)  # one look at the table for all of them
+    parts = (_line(pid, "smaps_rollup", "Pss:") for pid in pids)
     return sum(int(line.split()[1]) * 1024 for line in parts if line)
 
 

@@ -58,14 +58,20 @@ def checkouts(against: str | None, *, keep: bool) -> Iterator[list[Checkout]]:
 def show(name: str, found: Measurement) -> None:
     """Print what was found of one checkout."""
     window = found.window
-    apps = [
+    costs = [
         {
             "app": app,
             "cores": f"{one.cores:.2f}",
             "memory GB": f"{max(one.memory) / 10**9:.2f}",
-            "first gold s": found.first_gold_seconds.get(app),
-            "killed, fresh gold s": found.recovery_seconds.get(app),
             "s between batches": one.batch_seconds,
+            "first gold after s": found.first_gold_seconds.get(app),
+            "fresh after kill -9 s": found.recovery_seconds.get(app),
+        }
+        for app, one in window.apps.items()
+    ]
+    lags = [
+        {
+            "app": app,
             "lag": fmean(one.lag),
             "lag per hour": str(one.slope(one.lag)),
             "tables behind": fmean(one.behind),
@@ -76,11 +82,12 @@ def show(name: str, found: Measurement) -> None:
         for app, one in window.apps.items()
     ]
     ages = [
-        {"event → table": route, **{title: _seconds(value) for title, value in asdict(one).items()}}
+        {"from an event to its row": route, **{title: _seconds(value) for title, value in asdict(one).items()}}
         for route, one in {**window.ages, "event to gold": window.to_gold}.items()
     ]
-    listing(apps, title=f"The shop at work: {name}", as_json=False)
-    listing(ages, title="Seconds from when an event was due until its row was seen", as_json=False)
+    listing(ages, title=f"The shop at work, {name}: seconds from an event to its row", as_json=False)
+    listing(costs, title="What it costs", as_json=False)
+    listing(lags, title="Whether it keeps up", as_json=False)
     lake = window.written
     out.print(f"written an hour: {lake.files:,.0f} files, {lake.commits:,.0f} commits, {lake.bytes / 10**6:,.0f} MB")
     out.print(f"all that ran took {window.memory_bytes_max / 10**9:.1f} GB at most")
