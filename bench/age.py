@@ -63,7 +63,9 @@ def added(entry: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ages:
-    """Seconds from when events were due to when their rows were seen; None where nothing was seen."""
+    """Seconds from when events were due to when their rows were seen. Events that were not are older than all others:
+    a percentile that falls among them is None.
+    """
 
     count: int
     unseen: int
@@ -74,9 +76,10 @@ class Ages:
     @classmethod
     def of(cls, seconds: Collection[float], *, unseen: int = 0) -> "Ages":
         """Of the events that were seen, with the number of those that were not."""
-        ordered = sorted(seconds)
-        p50, p95, p99 = (percentile(ordered, percent) if ordered else None for percent in (50, 95, 99))
-        return cls(count=len(ordered), unseen=unseen, p50=p50, p95=p95, p99=p99)
+        ordered = [*sorted(seconds), *[math.inf] * unseen]
+        ranks = [percentile(ordered, percent) if ordered else math.inf for percent in (50, 95, 99)]
+        p50, p95, p99 = (None if math.isinf(rank) else rank for rank in ranks)
+        return cls(count=len(seconds), unseen=unseen, p50=p50, p95=p95, p99=p99)
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

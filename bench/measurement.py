@@ -129,6 +129,7 @@ class Measurement:
             **{
                 f"{name}, p{share} s": getattr(one, f"p{share}") for name, one in ages.items() for share in (50, 95, 99)
             },
+            "marks not seen": sum(one.unseen for one in window.ages.values()),
             **{f"{app}, cores": one.cores for app, one in window.apps.items()},
             "drivers, cores": sum(one.cores for one in window.apps.values()),
             "elsewhere, cores": window.elsewhere_cores,

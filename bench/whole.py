@@ -63,9 +63,9 @@ def show(name: str, found: Measurement) -> None:
             "app": app,
             "cores": f"{one.cores:.2f}",
             "memory GB": f"{max(one.memory) / 10**9:.2f}",
-            "s between batches": one.batch_seconds,
-            "first gold after s": found.first_gold_seconds.get(app),
-            "fresh after kill -9 s": found.recovery_seconds.get(app),
+            "s between batches": f"{one.batch_seconds:.1f}",
+            "s to first gold": _seconds(found.first_gold_seconds.get(app)),
+            "s from kill -9 to fresh gold": _seconds(found.recovery_seconds.get(app)),
         }
         for app, one in window.apps.items()
     ]
@@ -119,7 +119,7 @@ def as_document(sitting: Sitting) -> dict[str, Any]:
 
 
 def _seconds(value: float | None) -> object:
-    return f"{value:.2f}" if isinstance(value, float) else value
+    return f"{value:.1f}" if isinstance(value, float) else value
 
 
 def main(

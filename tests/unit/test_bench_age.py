@@ -37,10 +37,12 @@ def test_percentile_is_a_value_that_was_measured() -> None:
     assert found == [1.0, 5.0, 10.0, 10.0, 10.0]
 
 
-def test_ages_count_what_was_not_seen_apart() -> None:
-    """Percentiles are of what was seen; of nothing there are none."""
-    assert Ages.of([3.0, 1.0, 2.0], unseen=2) == Ages(count=3, unseen=2, p50=2.0, p95=3.0, p99=3.0)
+def test_ages_take_what_was_not_seen_for_the_oldest() -> None:
+    """A percentile among them is none: a side that loses its slowest rows looks no faster."""
+    assert Ages.of([3.0, 1.0, 2.0]) == Ages(count=3, unseen=0, p50=2.0, p95=3.0, p99=3.0)
+    assert Ages.of([3.0, 1.0, 2.0], unseen=1) == Ages(count=3, unseen=1, p50=2.0, p95=None, p99=None)
     assert Ages.of([], unseen=1) == Ages(count=0, unseen=1, p50=None, p95=None, p99=None)
+    assert Ages.of([]) == Ages(count=0, unseen=0, p50=None, p95=None, p99=None)
 
 
 def test_added_files_have_the_names_of_the_file_system() -> None:
