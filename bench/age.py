@@ -63,8 +63,9 @@ def added(entry: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ages:
-    """Seconds from when events were due to when their rows were seen. Events that were not are older than all others:
-    a percentile that falls among them is None.
+    """Seconds from when events were due to when their rows were seen.
+
+    Those that were not seen are older than all others: a percentile that falls among them is None.
     """
 
     count: int

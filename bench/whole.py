@@ -119,7 +119,7 @@ def as_document(sitting: Sitting) -> dict[str, Any]:
 
 
 def _seconds(value: float | None) -> object:
-    return f"{value:.1f}" if isinstance(value, float) else value
+    return f"{value:.{2 if value < 10 else 1}f}" if isinstance(value, float) else value
 
 
 def main(
