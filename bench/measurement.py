@@ -285,23 +285,31 @@ def _watch(there: Site, marks: _Marks, simulator: Program, plan: Plan) -> Window
     lake = written(versions, newest(there.settings.lake)).per_hour(end - begin)
     drivers = sum(one.cores for one in apps.values())
     elsewhere, own = (busy_seconds() - busy) / (end - begin) - drivers, (time.process_time() - own) / (end - begin)
-
-    def found() -> dict[Route, list[float]]:
-        return {route: marks.seconds(route, begin, end) for route in ROUTES}
-
-    marks.until(lambda: min(map(len, found().values())) >= plan.marks, seconds_max=_SEEN_SECONDS_MAX)
-    ages = {route: Ages.of(one, unseen=plan.marks - len(one)) for route, one in found().items()}
-    gold = [age for route, one in found().items() if route.gold for age in one]
+    ages, to_gold = _ages(marks, plan, begin, end)
     return Window(
         apps=apps,
-        ages={route.name: one for route, one in ages.items()},
-        to_gold=Ages.of(gold, unseen=sum(one.unseen for route, one in ages.items() if route.gold)),
+        ages=ages,
+        to_gold=to_gold,
         written=lake,
         memory_bytes_max=most,
         elsewhere_cores=elsewhere,
         own_cores=own,
         late_seconds_max=max(marker.late_seconds_max for marker in marks.markers.values()),
     )
+
+
+def _ages(marks: _Marks, plan: Plan, begin: float, end: float) -> tuple[dict[str, Ages], Ages]:
+    """Wait for the marks of the window; their ages by route, and of all that went to gold together."""
+
+    def seen() -> dict[Route, list[float]]:
+        return {route: marks.seconds(route, begin, end) for route in ROUTES}
+
+    marks.until(lambda: min(map(len, seen().values())) >= plan.marks, seconds_max=_SEEN_SECONDS_MAX)
+    found = seen()
+    ages = {route: Ages.of(one, unseen=plan.marks - len(one)) for route, one in found.items()}
+    gold = [route for route in ROUTES if route.gold]
+    to_gold = Ages.of([age for route in gold for age in found[route]], unseen=sum(ages[route].unseen for route in gold))
+    return {route.name: one for route, one in ages.items()}, to_gold
 
 
 def _look(

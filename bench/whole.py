@@ -33,10 +33,8 @@ def simulator(rate: float | None) -> tuple[str, ...]:
 
     Every checkout gets the arguments of this one: both sides of a comparison have the same load.
     """
-    words = list(Settings.load(ROOT, environment={}).processes["simulator"].run)
-    if rate is not None:
-        words[words.index("--rate") + 1] = f"{rate:g}"
-    return tuple(words)
+    declared = Settings.load(ROOT, environment={}).processes["simulator"].run
+    return declared if rate is None else (*declared, "--rate", f"{rate:g}")  # of an option given twice the last counts
 
 
 @contextmanager
