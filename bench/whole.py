@@ -39,9 +39,13 @@ def simulator(rate: float | None) -> tuple[str, ...]:
 
 @contextmanager
 def checkouts(against: str | None, *, keep: bool) -> Iterator[list[Checkout]]:
-    """The checkouts to measure, this one last; another revision is in a scratch folder meanwhile."""
+    """The checkouts to measure, this one last; another revision is in a scratch folder meanwhile, or is a folder."""
     if against is None:
         yield [working_tree()]
+        return
+    if (Path(against) / "bin/deltaworks").is_file():
+        folder = Path(against).resolve()
+        yield [Checkout(name=folder.name, folder=folder), working_tree()]
         return
     scratch = Path(tempfile.mkdtemp(prefix="deltaworks-revision-"))
     scratch.chmod(0o711)  # Postgres has its own user, and its binaries are in there
@@ -126,7 +130,7 @@ def main(
     marks: Annotated[int, typer.Option(min=20, help="Marked events of each kind, meanwhile.")] = 120,
     rate: Annotated[float | None, typer.Option(min=1, help="Page views a second; default: deltaworks.toml's.")] = None,
     kill: Annotated[bool, typer.Option(help="Then kill each driver, and wait for fresh gold.")] = True,
-    against: Annotated[str | None, typer.Option(help="Measure this revision too, and compare.")] = None,
+    against: Annotated[str | None, typer.Option(help="Measure this revision, or set-up checkout, too.")] = None,
     pairs: Annotated[int, typer.Option(min=1, help="How often both are measured, in alternating order.")] = 1,
     port_first: Annotated[int, typer.Option(help="The stack takes its ports from here on.")] = PORT_FIRST,
     keep: Annotated[bool, typer.Option("--keep", help="Leave data folders and checkout.")] = False,
