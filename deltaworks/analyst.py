@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 30.0
 MEMORY = "1GB"
 _ROWS_PER_FETCH = 1000
-_LEDGER, _LEDGER_OF_APP = "ops.ledger", "ops.ledger_"
+_LEDGER, _TURNS = "ops.ledger", "ops.turns"
+_OF_APPS = {_LEDGER: f"{_LEDGER}_", _TURNS: f"{_TURNS}_"}
+"""Tables of which each app has its own part, and how the parts' names begin."""
 _LIMITS = {  # fixed before DuckDB is locked
     "autoinstall_known_extensions": "false",  # nothing is fetched from the net
     "autoload_known_extensions": "false",
@@ -186,8 +188,9 @@ class Analyst:
         """Folder of each table by its name in lower case, as DuckDB compares names."""
         logs = self.lake.glob("[!.]*/[!.]*/_delta_log")
         found = {f"{log.parts[-3]}.{log.parts[-2]}".lower(): log.parent for log in logs}
-        if any(name.startswith(_LEDGER_OF_APP) for name in found):
-            found.setdefault(_LEDGER, self.lake)
+        for whole, part in _OF_APPS.items():
+            if any(name.startswith(part) for name in found):
+                found.setdefault(whole, self.lake)
         return found
 
     def _refresh(self, name: str, folder: Path, moment: datetime | None) -> None:
@@ -195,8 +198,12 @@ class Analyst:
 
         The newest snapshot is kept until there is a newer one, as a long log costs.
         """
-        if name == _LEDGER and folder == self.lake:
-            self._refresh_ledger(moment)
+        if name in _OF_APPS and folder == self.lake:
+            every = self._parts(_OF_APPS[name])
+            if name == _LEDGER:
+                self._refresh_ledger(every, moment)
+            else:
+                self._refresh_turns(every, moment)
             return
         stamp = _newest_commit(folder) if moment is None else None
         if stamp is not None and self._attached.get(name) == stamp:
@@ -241,7 +248,19 @@ class Analyst:
         listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}, version={version})"  # noqa: S608  # quoted
         return all(Path(file).exists() for (file,) in self._connection.execute(listed).fetchall())
 
-    def _refresh_ledger(self, moment: datetime | None) -> None:
+    def _parts(self, begin: str) -> str:
+        """SQL for the newest rows of the tables whose names begin so, as of one."""
+        parts = {name: folder for name, folder in self._folders().items() if name.startswith(begin)}
+        for name, folder in parts.items():
+            self._refresh(name, folder, None)
+        return " UNION ALL BY NAME ".join(f"SELECT * FROM {_quoted(name)}" for name in parts)  # noqa: S608  # names, quoted
+
+    def _refresh_turns(self, every: str, moment: datetime | None) -> None:
+        """Show where the turns of all apps went; as of a moment what was told before it."""
+        which = "true" if moment is None else f"at <= TIMESTAMPTZ {literal(moment.isoformat())}"
+        self._connection.execute(f"CREATE OR REPLACE VIEW ops.turns AS SELECT * FROM ({every}) WHERE {which}")  # noqa: S608  # our own names
+
+    def _refresh_ledger(self, every: str, moment: datetime | None) -> None:
         """Show the copies of the entries, one table per app, as one; the counts in an entry as columns.
 
         Copies are made later than the commits: as of a moment are the commits of before it, whenever they were copied.
@@ -250,13 +269,9 @@ class Analyst:
 
         from deltaworks.engine.entry import Counts
 
-        parts = {name: folder for name, folder in self._folders().items() if name.startswith(_LEDGER_OF_APP)}
-        for name, folder in parts.items():
-            self._refresh(name, folder, None)
         counts = ", ".join(
             f"coalesce((entry::json -> 'counts' ->> '{one.name}')::bigint, 0) AS {one.name}" for one in fields(Counts)
         )
-        every = " UNION ALL BY NAME ".join(f"SELECT * FROM {_quoted(name)}" for name in parts)  # noqa: S608  # names, quoted
         columns = f"* EXCLUDE (entry), {counts}, entry"
         which = "true" if moment is None else f"committed_at <= TIMESTAMPTZ {literal(moment.isoformat())}"
         self._connection.execute(

@@ -16,6 +16,7 @@ _MODULES = (
     "tables",
     "apps",
     "ledger",
+    "profile",
     "wait",
     "quarantine",
     "late",

@@ -77,8 +77,12 @@ def show_table(
 
     from deltaworks.catalog import load
     from deltaworks.catalog.describing import described
+    from deltaworks.cli.profile import way_of
 
-    facts = described(load(settings().project), name)
+    given = settings()
+    catalog = load(given.project)
+    facts = described(catalog, name)
+    facts["computed"] = None if catalog[name].transform is None else way_of(given.lake, name)
     if as_json:
         print(json.dumps(facts, indent=2, default=str))  # noqa: T201  # the output is for programs
         return

@@ -4,11 +4,17 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from deltaworks.engine.phases import Phase, phase
 
-def collected(rows: DataFrame) -> pa.Table | None:
-    """The rows as Arrow, or None when they exceed `spark.driver.maxResultSize` (Spark then ends the job)."""
+
+def collected(rows: DataFrame, *, during: Phase = "compute") -> pa.Table | None:
+    """The rows as Arrow, or None when they exceed `spark.driver.maxResultSize` (Spark then ends the job).
+
+    `during`: what this is to the turn that is measured, as Spark does only now what was asked of it before.
+    """
     try:
-        return rows.toArrow()
+        with phase(during):
+            return rows.toArrow()
     except Exception as error:  # Py4J wraps the JVM's exception in types that depend on where it was raised
         if _too_large(error):
             return None

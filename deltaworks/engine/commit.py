@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.merge import Clause, Merge
+from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
@@ -44,6 +45,7 @@ class Committer:
         """Keep what every commit needs."""
         self.spark, self.arrow_bytes_max, self.guard = spark, arrow_bytes_max, guard
 
+    @phase("commit")
     def commit(self, table: OwnedTable, rows: Rows, entry: Entry, *, how: Merge | None = None) -> None:
         """Append `rows`, or merge them when `how` says so, as exactly one commit with `entry`.
 
@@ -71,6 +73,7 @@ class Committer:
         else:
             self._by_spark(table, rows, entry, how, parts)
 
+    @phase("commit")
     def mark(self, table: OwnedTable, entry: Entry) -> None:
         """Commit no rows, only the entry: a fence, or a batch that changed nothing."""
         if table.outdated is None:
@@ -109,6 +112,7 @@ class Committer:
         reached(table.name, entry.kind, "after-commit")
         table.refresh()
 
+    @phase("commit")
     def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
         """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""
         before = table.version

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import TooMuchError, bounded
+from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
 from deltaworks.engine.snapshot import LostError, Snapshot
 from deltaworks.engine.writers.computing import declared_columns
@@ -20,6 +21,7 @@ SNAPSHOT = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
 
 
+@phase("read")
 def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, reader: str) -> Rows | None:
     """Before- and after-images of the rows changed beyond version `after`, with `_change_type`; None: the feed is gone.
 
@@ -54,6 +56,7 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
     return rows
 
 
+@phase("read")
 def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
     """The input as of the version that this batch reads, without the engine's columns; a small one is read once."""
     table, known = source.table, source.shown
@@ -66,6 +69,7 @@ def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
     return made
 
 
+@phase("read")
 def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | None:
     """The same in memory, kept from turn to turn; None where it is too large for that."""
     table, kept = source.table, source.snapshot

@@ -32,6 +32,7 @@ from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.stretches import times
 from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
+from deltaworks.engine.turns import MICRO_BATCH, Turns
 from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
@@ -126,6 +127,7 @@ class Flow:
             elif declared.name in catalog[only].inputs:
                 self._open_input(declared)
         self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
+        self.turns = Turns(app=app, epoch=epoch, lake=settings.lake, guard=guard)
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -331,11 +333,16 @@ class Flow:
 
     def micro_batch(self, batch: DataFrame) -> None:
         """Commit a micro-batch to bronze and let every table take its turn."""
+        with self.turns.measure(MICRO_BATCH) as watch:
+            watch.rows = self._micro_batch(batch)
+
+    def _micro_batch(self, batch: DataFrame) -> int:
+        """How many rows came."""
         spark = batch.sparkSession
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
         suit(spark, many_rows=self._large)
-        rows = None if self._large else collected(batch)
+        rows = None if self._large else collected(batch, during="read")
         took = 0
         for writer in self.bronze:
             turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)
@@ -348,6 +355,7 @@ class Flow:
         self.turn(spark, last=lagging)
         for table in self.tables():
             table.tend()
+        return took
 
     def plan_ahead(self, spark: SparkSession) -> None:
         """Plan what the first turn will ask for, in its order and beside it: none waits for the plans of others."""
@@ -681,7 +689,9 @@ class Flow:
                 self._roll_back_sides(name)
                 if isinstance(writer, OverBronze):
                     writer.release(committer)
-            turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
+            with self.turns.measure(name) as watch:
+                turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
+                watch.rows = None if turn is None else turn.counts.read
         except Exception as error:
             if not self.detaches or not is_tables_own(error, writer.declared.transform):
                 raise
@@ -733,6 +743,7 @@ class Flow:
             more = self.book.record(self.tables(), committer)
             more |= self.trim() >= FILES_AT_ONCE
             self._recorded_at = -RECORD_SECONDS if more else now
+            self.turns.tell()
         for table in self.tables():
             table.tend()
 

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 from deltaworks.engine.copies import copied
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.partition import Partition
+from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.stage import Stage
 from deltaworks.errors import ForeignCommitError, LakeError
@@ -255,6 +256,7 @@ class OwnedTable:
             app_transactions=[self.transaction()],
         )
 
+    @phase("read")
     def read(
         self, columns: list[str] | None = None, where: ds.Expression | None = None, *, bytes_max: int | None = None
     ) -> pa.Table:
@@ -303,6 +305,7 @@ class OwnedTable:
         """Absolute paths of the files that batch commits in (after, upto] added."""
         return files_added(self.path, after, upto)
 
+    @phase("read")
     def read_added(self, after: int, upto: int, *, bytes_max: int | None = None) -> pa.Table:
         """The rows that batch commits in (after, upto] added; raises TooMuchError as above."""
         paths = self.rows_added(after, upto)

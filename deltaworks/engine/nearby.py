@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.lake import OwnedTable, TooMuchError
+from deltaworks.engine.phases import phase
 from deltaworks.engine.stretches import Stretches, times
 from deltaworks.engine.writers.late_rows import LateRows
 
@@ -60,6 +61,7 @@ class Nearby:
         if self._rows is not None and new.num_rows and pc.min(new["_seq"]).as_py() <= self._upto:
             self.forget()  # they were refused then, or came too late, or belong to a batch that failed
 
+    @phase("read")
     def rows(self, near: Stretches, new: pa.Table, *, seq: int, bytes_max: int) -> pa.Table:
         """The rows in the stretches, of the ingest batches up to `seq`; `new` are those of the batch in hand.
 

@@ -20,6 +20,7 @@ from deltaworks.engine.parsing.ruled import WARNED, ruled
 from deltaworks.engine.parsing.sheet import SYSTEM, Sheet, schema_of
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import arrow_type
+from deltaworks.engine.phases import phase
 from deltaworks.errors import DeclarationError
 from deltaworks.quality import predicate
 from deltaworks.quality.judging import proven
@@ -59,6 +60,7 @@ class Parser:
         """The declared columns, then the system's (see `SYSTEM`), then `WARNED`."""
         return schema_of(self._way.converters).append(WARNED)
 
+    @phase("parse")
     def parse(self, bronze: pa.Table | pa.RecordBatch) -> pa.Table:
         """One row for each row of bronze, in its order; what does not fit is a row of kind `refused`.
 

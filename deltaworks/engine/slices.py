@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there, read_commit
 from deltaworks.engine.log import log_has
+from deltaworks.engine.phases import phase
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
 from deltaworks.errors import LakeError
@@ -35,6 +36,7 @@ class Slice:
     expired: int = 0
 
 
+@phase("read")
 def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max: int, last: int) -> Slice | None:
     """The next ingest batches of a bronze table beyond `after`, up to `last`; None when there are none.
 
@@ -62,6 +64,7 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
     return Slice(upto=upto, rows=rows)
 
 
+@phase("read")
 def versions(
     spark: SparkSession, source: Input, *, after: int, bytes_max: int, reader: str, one: bool = False
 ) -> Slice | None:
@@ -122,6 +125,7 @@ def refuse_replaced(table: OwnedTable, after: int, *, reader: str) -> None:
         raise LakeError(table.name, finding, next_step)
 
 
+@phase("read")
 def present(
     spark: SparkSession, table: OwnedTable, bytes_max: int, names: list[str] | None = None
 ) -> pa.Table | DataFrame:

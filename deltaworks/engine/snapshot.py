@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks.engine.phases import phase
 from deltaworks.engine.values import tuples
 
 Condition: TypeAlias = Mapping[str, pa.Array]
@@ -84,10 +85,12 @@ class Snapshot:
         if len(self._chunks) > CHUNKS_MAX or self._dead() > _GONE_MAX:
             self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]
 
+    @phase("read")
     def rows(self) -> pa.Table:
         """All of them."""
         return self._table([chunk.where(chunk.alive) for chunk in self._chunks])
 
+    @phase("read")
     def those(self, conditions: Sequence[Condition]) -> pa.Table:
         """The rows that one of these conditions holds for; raises UnknownError."""
         found = []

@@ -40,3 +40,27 @@ def test_books_of_orders_that_come_change_and_go(spark: SparkSession, shop: Sett
     ]
     assert contains == [{}, {"shop.changes": {"0": 2, "1": 0}}, {"shop.changes": {"0": 4, "1": 0}}]
     assert arrived.version == 2
+
+
+def test_turns_are_told_with_the_way_that_their_transforms_went(spark: SparkSession, shop: Settings) -> None:
+    """Each table's turns and rows, what they were spent on, and the micro-batches with what was fetched."""
+    asked = """
+        select table_name, turns, rows, way, why, read_ms > 0, parse_ms > 0, compute_ms > 0, commit_ms > 0
+        from ops.turns where app = 'shop' and epoch = {} order by table_name
+    """
+    log, told = Log(), {}
+    for number, direct in enumerate((True, False)):
+        owner = Owner(spark, shop.changed(direct_plans=direct), "shop", epoch=number)
+        log.send([change("c", order(number, day=number), lsn=number + 1)])
+        owner.take(log.batch())
+        owner.flow.settle()
+        with connect(shop.lake) as lake:
+            told[direct] = lake.sql(asked.format(owner.epoch)).rows
+
+    for direct, rows in told.items():
+        way = ("direct", None) if direct else ("ordinary", "direct_plans is off")
+        # a view that was never computed takes no changes: it is computed from all that is there
+        assert rows[0] == ("gold.daily_orders", 1, 0 if direct else 1, *way, True, False, True, True)
+        assert rows[1] == ("micro-batch", 1, 1, "none", None, True, False, False, True)
+        assert ("silver.orders", 1, 1, "none", None, True, True, False, True) in rows
+    assert told.keys() == {True, False}

@@ -17,8 +17,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.phases import phase, went_directly, went_ordinarily
 from deltaworks.engine.poison import is_of_rows, name_of
-from deltaworks.engine.spark.direct_plan import DirectPlan, Function, TooManyRowsError, planning_session
+from deltaworks.engine.spark.direct_plan import ROWS_MAX, DirectPlan, Function, TooManyRowsError, planning_session
 from deltaworks.engine.spark.internals import Internals
 from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.spark.refusals import NotDirectError
@@ -26,6 +27,7 @@ from deltaworks.engine.spark.refusals import NotDirectError
 log = logging.getLogger("deltaworks.plans")
 BYTES_MAX = 4 * 2**20
 """More rows than this are computed by tasks, with code that is compiled for them."""
+OFF = "direct_plans is off"
 PLANS_KEPT_MAX = 300
 """So many plans a process keeps, those used last: a driver has two or three for each table with a transform."""
 Key = tuple[object, ...]
@@ -126,33 +128,57 @@ class Planned:
     function: Function
     enabled: bool = True
 
+    @phase("compute")
     def plan(self, spark: SparkSession) -> str | None:
         """Plan it now, if that is not done; why it is computed in the ordinary way, None where it is not."""
-        if not self.enabled:
-            return "direct_plans is off"
-        return self._way(spark).why_not
+        why_not = self._way(spark).why_not if self.enabled else OFF
+        if why_not is not None:
+            self._tell(why_not)
+        return why_not
 
+    @phase("compute")
     def compute(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> pa.Table | None:
         """The result over these rows of every input, None where it is to be computed in the ordinary way.
 
         So are rows that raise: there it is found out which do.
         """
-        if not self.enabled or sum(one.nbytes for one in rows.values()) > BYTES_MAX:
+        found = self._directly(spark, rows)
+        if isinstance(found, str):
+            self._tell(found)
             return None
+        if not self._part:
+            went_directly()
+        return found
+
+    def _directly(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> pa.Table | str:
+        """The result, or why it is to be computed in the ordinary way."""
+        if not self.enabled:
+            return OFF
+        if sum(one.nbytes for one in rows.values()) > BYTES_MAX:
+            return f"more than {BYTES_MAX // 2**20} MiB of rows at once"
         way = self._way(spark)
         plan = way.plan
         if plan is None:
-            return None
+            return way.why_not or "its plan was dropped"
         try:
             return plan(rows)
         except TooManyRowsError:
-            return None
+            return f"it gives more than {ROWS_MAX:,} rows at once"
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
             if is_of_rows(error):  # the ordinary way says which it is
-                return None
+                return f"a row raised {name_of(error)}"
             log.warning("%s is computed in the ordinary way from now on: %s", self.place, _told(error))
-            PLANS.drop(way, f"its plan failed: {_told(error)}")
-            return None
+            PLANS.drop(way, why := f"its plan failed: {_told(error)}")
+            return why
+
+    def _tell(self, why_not: str) -> None:
+        """Tell whoever measures this turn."""
+        went_ordinarily(why_not, part=self._part)
+
+    @property
+    def _part(self) -> str:
+        """What of the table's transform it is; empty for all of it."""
+        return self.place.partition(" ")[2]
 
     def plan_ahead(self, spark: SparkSession) -> None:
         """Plan it beside the turn, which waits for it if it comes to it meanwhile."""

@@ -10,13 +10,17 @@ from pyspark.sql import functions as F
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.phases import phase, went_ordinarily
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.snapshot import UnknownError
-from deltaworks.engine.spark.planned import BYTES_MAX, PLANS, Planned
+from deltaworks.engine.spark.planned import BYTES_MAX, OFF, PLANS, Planned
 from deltaworks.engine.transforms import Function, by_short_name, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
+
+IN_SPARK = "more rows than fit into memory"
+"""Why rows that are not Arrow are computed in the ordinary way."""
 
 
 class Computing:
@@ -65,8 +69,10 @@ class Computing:
 
         return compute
 
+    @phase("compute")
     def ordinary(self, spark: SparkSession, rows: Mapping[str, Rows]) -> DataFrame:
         """The same by Spark's ordinary way."""
+        went_ordinarily(IN_SPARK)  # unless it was told before why
         suit(spark, many_rows=any(not isinstance(one, pa.Table) or one.nbytes > BYTES_MAX for one in rows.values()))
         return self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
 
@@ -91,9 +97,11 @@ class KeysFrom:
         self._schema = pa.schema([table.schema.field(name) for name in self._columns])
         self._code = code_of(declared)
 
+    @phase("compute")
     def __call__(self, spark: SparkSession, rows: Rows) -> list[Rows]:
         """What each of the frames that it gives holds for these rows."""
         if not isinstance(rows, pa.Table) or not self._direct:
+            went_ordinarily(OFF if isinstance(rows, pa.Table) else IN_SPARK, part=f"keys_from {self._name}")
             return list(self._several({self._name: frame(spark, rows).select(*self._columns)}))
         found: list[Rows] = []
         for number in range(self._many(spark)):

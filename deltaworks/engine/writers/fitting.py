@@ -22,6 +22,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.phases import phase
 from deltaworks.engine.poison import culprits, is_of_rows, name_of, suspects
 from deltaworks.engine.writers.writer import Input, InVain, Progress
 from deltaworks.errors import LakeError
@@ -213,6 +214,7 @@ def again(table: str) -> str:
     return f"deltaworks quarantine replay {table}"
 
 
+@phase("compute")
 def evaluate(computed: Rows) -> None:
     """Compute every value and bring none of them here; those of Arrow are computed."""
     if isinstance(computed, pa.Table):

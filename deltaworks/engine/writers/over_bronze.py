@@ -18,6 +18,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
+from deltaworks.engine.phases import phase
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.writers.partial import unknown
@@ -178,6 +179,7 @@ class OverBronze(ABC):
         """Commit the remembered position."""
         self.progress.settle(committer)
 
+    @phase("parse")  # Spark does it as it counts, and as it commits
     def _take_spark(self, committer: Committer, rows: DataFrame, upto: int) -> Counts:
         schema = spark_schema(self.parser.schema)
         suit(rows.sparkSession, many_rows=True)

@@ -14,6 +14,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position, Replay
 from deltaworks.engine.gaps import Stretch, booked
+from deltaworks.engine.phases import phase
 from deltaworks.engine.same_log import ANSWER_SECONDS_MAX
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers.writer import Fresh, Input, Turn
@@ -55,6 +56,7 @@ class RawWriter:
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)
         return Turn(table=self.declared.name, counts=entry.counts)
 
+    @phase("read")
     def take_spark(self, rows: DataFrame, committer: Committer) -> Turn | None:
         """Commit a batch that is too large to collect."""
         rows = rows.where(F.col("topic").isin(*self.declared.topics)).where(_beyond(self.table.entry.position))

@@ -14,6 +14,7 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Rows
+from deltaworks.engine.phases import phase
 from deltaworks.engine.session import suit
 from deltaworks.engine.writers.writer import span
 from deltaworks.errors import LakeError
@@ -58,7 +59,8 @@ def result_of(declared: Declared, computed: Rows, *, arrow_bytes_max: int) -> It
         texts = [field.name for field in computed.schema.fields if isinstance(field.dataType, StringType)]
         # a tenth of looking through and committing a million rows that are nearly all text
         no_texts = [F.count(F.when(~F.is_valid_utf8(name), 1)).alias(f"{name}?") for name in texts]
-        (seen,) = large.agg(F.count("*"), *spans, *nulls, *no_texts).collect()
+        with phase("compute"):
+            (seen,) = large.agg(F.count("*"), *spans, *nulls, *no_texts).collect()
         counts = iter(seen[3:])
         found = dict(zip(computed.columns, counts, strict=False))
         _refuse_no_text(declared, dict(zip(texts, counts, strict=True)))
