@@ -257,7 +257,7 @@ class Analyst:
 
     def _refresh_turns(self, every: str, moment: datetime | None) -> None:
         """Show where the turns of all apps went; as of a moment what was told before it."""
-        which = "true" if moment is None else f"at <= TIMESTAMPTZ {literal(moment.isoformat())}"
+        which = "true" if moment is None else f"told_at <= TIMESTAMPTZ {literal(moment.isoformat())}"
         self._connection.execute(f"CREATE OR REPLACE VIEW ops.turns AS SELECT * FROM ({every}) WHERE {which}")  # noqa: S608  # our own names
 
     def _refresh_ledger(self, every: str, moment: datetime | None) -> None:

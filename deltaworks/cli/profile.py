@@ -56,7 +56,7 @@ def way_of(lake: Path, table: str) -> str:
     rows = _asked(
         lake,
         f"select way, why from {_TURNS} where table_name = {literal(table)} and way <> 'none'"  # noqa: S608  # quoted
-        " order by at desc, turns desc limit 1",
+        " order by told_at desc, turns desc limit 1",
     )
     for way, why in rows:
         return str(way) if why is None else f"{way}: {why}" if way == "ordinary" else f"{way}; ordinary: {why}"
@@ -99,7 +99,7 @@ def _profiles(lake: Path, app: str, since: datetime) -> list[_Profile]:
     rows = _asked(
         lake,
         f"select table_name, way, why, sum(turns), sum(rows), {_SUMS} from {_TURNS}"  # noqa: S608  # quoted
-        f" where app = {literal(app)} and at > timestamptz {literal(since.isoformat())} group by all",
+        f" where app = {literal(app)} and told_at > timestamptz {literal(since.isoformat())} group by all",
     )
     for table, way, why, turns, taken, *phases in rows:
         one = found.setdefault(str(table), _Profile(table=str(table)))

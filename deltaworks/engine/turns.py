@@ -27,7 +27,7 @@ from deltaworks.errors import LeaseLostError
 
 SCHEMA = pa.schema(
     [
-        ("at", pa.timestamp("us", "UTC")),
+        ("told_at", pa.timestamp("us", "UTC")),
         ("app", pa.string()),
         ("epoch", pa.int64()),
         ("table_name", pa.string()),
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
         ("why", pa.string()),
     ]
 )
-"""A row per minute, table, way and reason: sums over its turns. `at`: when they were told."""
+"""A row per minute, table, way and reason: sums over its turns. (`at` and `table` are words of SQL.)"""
 MICRO_BATCH = "micro-batch"
 """In the place of a table: fetching rows from Kafka, committing them to bronze, and what no table's turn is."""
 KEEP = timedelta(days=3)
@@ -118,7 +118,7 @@ class Turns:
     def _rows(self, sums: _Sums, now: datetime) -> pa.Table:
         rows = [
             {
-                "at": now,
+                "told_at": now,
                 "app": self.app,
                 "epoch": self.epoch,
                 "table_name": table,
@@ -144,7 +144,7 @@ class Turns:
             return
         renews = (delta.version() + 1) % RENEW_EACH == 0
         if renews:
-            young = delta.to_pyarrow_dataset().to_table(filter=ds.field("at") >= pa.scalar(now - KEEP))
+            young = delta.to_pyarrow_dataset().to_table(filter=ds.field("told_at") >= pa.scalar(now - KEEP))
             rows = pa.concat_tables([young.select(SCHEMA.names).cast(SCHEMA), rows])
         self._commit(delta, rows, whole=renews)
         if renews:

@@ -48,7 +48,7 @@ def took(watch: Stopwatch, rows: int | None, **milliseconds: float) -> None:
 def told(lake: Path) -> list[dict[str, Any]]:
     """Every row, in order."""
     with connect(lake) as analyst:
-        return analyst.sql("select * from ops.turns order by at, table_name, way").dicts()
+        return analyst.sql("select * from ops.turns order by told_at, table_name, way").dicts()
 
 
 def call(*words: str) -> Result:
@@ -169,7 +169,7 @@ def test_old_rows_go_and_so_do_files(lake: Path, monkeypatch: pytest.MonkeyPatch
 def test_table_of_another_make_gives_way(lake: Path) -> None:
     """What it had is gone; nobody is asked to mend it."""
     mine = owner(lake)
-    deltalake.write_deltalake(mine.path, pa.table({"at": [1], "of_old": ["x"]}))
+    deltalake.write_deltalake(mine.path, pa.table({"told_at": [1], "of_old": ["x"]}))
     with mine.measure(VIEW) as watch:
         took(watch, 1)
 
@@ -190,7 +190,7 @@ def test_turns_of_all_apps_are_one_table_as_of_any_time(lake: Path) -> None:
 
     with connect(lake) as analyst:
         assert "ops.turns" in analyst.tables()
-        every = analyst.sql("select app from ops.turns order by at").rows
+        every = analyst.sql("select app from ops.turns order by told_at").rows
         then = analyst.sql("select app from ops.turns", as_of=now - timedelta(minutes=2.5)).rows
 
     assert every == [("web",), ("shop",)]
