@@ -82,14 +82,13 @@ class Turns:
     @contextmanager
     def measure(self, table: str) -> Iterator[Stopwatch]:
         """Measure a turn of a table; it counts where it says that it took rows, or fails."""
-        with ExitStack() as after:
-            with measured() as watch:
-                after.callback(self._add, table, watch)
-                try:
-                    yield watch
-                except Exception:
-                    watch.rows = watch.rows or 0
-                    raise
+        with ExitStack() as after, measured() as watch:
+            after.callback(self._add, table, watch)
+            try:
+                yield watch
+            except Exception:
+                watch.rows = watch.rows or 0
+                raise
 
     def _add(self, table: str, watch: Stopwatch) -> None:
         if watch.rows is not None:

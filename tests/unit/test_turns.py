@@ -152,7 +152,7 @@ def test_two_owners_never_take_the_same_version(
 
 
 def test_old_rows_go_and_so_do_files(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Now and then what is kept becomes one file; the log and the files of before are deleted when nobody reads them."""
+    """Now and then what is kept becomes one file; files of before are deleted once nobody reads them."""
     monkeypatch.setattr(turns, "RENEW_EACH", 5)
     monkeypatch.setattr(turns, "_FILES_HOURS", 0)
     mine, now = owner(lake), datetime.now(UTC)
@@ -161,7 +161,7 @@ def test_old_rows_go_and_so_do_files(lake: Path, monkeypatch: pytest.MonkeyPatch
             took(watch, day)
         mine.tell(now=now + timedelta(days=day))
 
-    assert KEEP == timedelta(days=3)
+    assert timedelta(days=3) == KEEP
     assert [row["rows"] for row in told(lake)] == [2, 3, 4, 5, 6, 7]  # as of day 5, in version 5
     assert len(list(mine.path.glob("*.parquet"))) == 3
 
