@@ -1,4 +1,4 @@
-"""`ops.turns_<app>`: where the turns of an app's tables went, minute by minute. No Spark here.
+"""`ops.turns_<app>`: where the turns of an app's tables went, minute by minute.
 
 The owner sums up what it measures and appends it about once a minute; analysts see all apps' as `ops.turns`. Nothing
 decides anything by these rows, so they are no part of the books: the table has no entries, fence or crash points, the
@@ -9,6 +9,7 @@ has its owner's epoch.
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import pyarrow.dataset as ds
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.copies import LAYER
 from deltaworks.engine.lake import HOOKS_OFF
-from deltaworks.engine.phases import PHASES, Phase, Stopwatch, measured
+from deltaworks.engine.phases import PHASES, Clock, Phase, Stopwatch, measured
 from deltaworks.errors import LeaseLostError
 
 SCHEMA = pa.schema(
@@ -71,9 +72,9 @@ _Sums = dict[tuple[str, str, str | None], _Sum]
 class Turns:
     """Sums up an app's turns. They may be measured by several threads; one tells them."""
 
-    def __init__(self, *, app: str, epoch: int, lake: Path, guard: Guard) -> None:
-        """Nothing is made before there is something to tell."""
-        self.app, self.epoch, self.guard = app, epoch, guard
+    def __init__(self, *, app: str, epoch: int, lake: Path, guard: Guard, clock: Clock = time.perf_counter) -> None:
+        """Nothing is made before there is something to tell. `clock` gives seconds."""
+        self.app, self.epoch, self.guard, self.clock = app, epoch, guard, clock
         self.path = lake / LAYER / f"turns_{app}"
         self._sums: _Sums = {}
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class Turns:
     @contextmanager
     def measure(self, table: str) -> Iterator[Stopwatch]:
         """Measure a turn of a table; it counts where it says that it took rows, or fails."""
-        with ExitStack() as after, measured() as watch:
+        with ExitStack() as after, measured(self.clock) as watch:
             after.callback(self._add, table, watch)
             try:
                 yield watch

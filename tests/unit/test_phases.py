@@ -5,22 +5,7 @@ import threading
 import pytest
 
 from deltaworks.engine.phases import Stopwatch, measured, phase, went_directly, went_ordinarily
-
-
-class Clock:
-    """Stands still unless it is told to go on."""
-
-    def __init__(self) -> None:
-        """Begin at some time."""
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        """Say the time."""
-        return self.now
-
-    def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
+from tests.clocks import Clock
 
 
 @pytest.fixture
@@ -82,9 +67,9 @@ def test_function_is_measured_at_each_call(clock: Clock) -> None:
         return seconds
 
     with measured(clock) as watch:
-        given = parse(1), parse(2)
+        given = [parse(1), parse(2)]
 
-    assert given == (1, 2)
+    assert given == [1, 2]
     assert spent(watch) == {"parse": 3}
 
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 from deltaworks.analyst import connect
 from deltaworks.cli import profile, tables
-from deltaworks.cli.profile import PHASES
-from deltaworks.engine import phases, turns
-from deltaworks.engine.phases import Stopwatch, phase, went_directly, went_ordinarily
+from deltaworks.engine import turns
+from deltaworks.engine.phases import PHASES, phase, went_directly, went_ordinarily
 from deltaworks.engine.turns import KEEP, MICRO_BATCH, Turns
 from deltaworks.errors import DeclarationError, LeaseLostError
+from tests.clocks import Clock
 from tests.tiny_project import TINY
 
 APP, VIEW = "tiny", "gold.notes_per_day"
@@ -31,18 +31,25 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lake"
 
 
-def owner(lake: Path, *, epoch: int = 1) -> Turns:
-    """Who tells the turns of the app tiny."""
-    return Turns(app=APP, epoch=epoch, lake=lake, guard=lambda: None)
+def owner(lake: Path, *, epoch: int = 1, app: str = APP) -> Turns:
+    """Who tells the turns of an app, by a clock that stands still between them."""
+    return Turns(app=app, epoch=epoch, lake=lake, guard=lambda: None, clock=Clock())
 
 
-def took(watch: Stopwatch, rows: int | None, **milliseconds: float) -> None:
-    """Let a turn have taken so many rows, and so long."""
-    watch.rows = rows
-    watch.seconds = dict.fromkeys(phases.PHASES, 0.0)
-    watch.change = lambda name: name  # type: ignore[method-assign]  # time stands still: what it took is given
-    for name in phases.PHASES:
-        watch.seconds[name] = milliseconds.get(name, 0.0) / 1_000
+def turn(
+    mine: Turns, rows: int | None, *, table: str = VIEW, direct: bool = False, why: str | None = None, **spent: float
+) -> None:
+    """One that takes so many rows, goes a way, and spends so many milliseconds in phases."""
+    assert isinstance(mine.clock, Clock)
+    with mine.measure(table) as watch:
+        if direct:
+            went_directly()
+        if why is not None:
+            went_ordinarily(why)
+        for name in PHASES:
+            with phase(name):
+                mine.clock.pass_by(spent.get(name, 0.0) / 1_000)
+        watch.rows = rows
 
 
 def told(lake: Path) -> list[dict[str, Any]]:
@@ -66,13 +73,9 @@ def call(*words: str) -> Result:
 def test_turns_of_a_minute_are_one_row_for_each_way(lake: Path) -> None:
     """Sums of what each took; a turn that took nothing is none."""
     mine = owner(lake)
-    for rows, why in ((2, None), (3, None), (5, "a broadcast"), (None, None)):
-        with mine.measure(VIEW) as watch:
-            if why is None:
-                went_directly()
-            else:
-                went_ordinarily(why)
-            took(watch, rows, read=1, commit=10)
+    for number in (2, 3, None):
+        turn(mine, number, direct=True, read=1, commit=10)
+    turn(mine, 5, why="a broadcast", read=1, commit=10)
     mine.tell()
     mine.tell()
 
@@ -83,21 +86,25 @@ def test_turns_of_a_minute_are_one_row_for_each_way(lake: Path) -> None:
         (2, 5, "direct", None),
         (1, 5, "ordinary", "a broadcast"),
     ]
-    assert [(row["read_ms"], row["commit_ms"], row["other_ms"]) for row in rows] == [(2, 20, 0), (1, 10, 0)]
+    assert [(row["read_ms"], row["commit_ms"], row["other_ms"]) for row in rows] == [
+        (2, pytest.approx(20), 0),
+        (1, 10, 0),
+    ]
     assert {f"{name}_ms" for name in PHASES} < rows[0].keys()
 
 
 def test_turn_that_fails_counts(lake: Path) -> None:
     """It took time and no rows."""
     mine = owner(lake)
+    assert isinstance(mine.clock, Clock)
     with pytest.raises(OSError, match="full"), mine.measure(VIEW), phase("commit"):
+        mine.clock.pass_by(0.5)
         raise OSError("full")
     mine.tell()
 
     (row,) = told(lake)
 
-    assert (row["turns"], row["rows"]) == (1, 0)
-    assert row["commit_ms"] >= 0
+    assert (row["turns"], row["rows"], row["commit_ms"]) == (1, 0, 500)
 
 
 def test_what_cannot_be_told_holds_nobody_up(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -108,16 +115,14 @@ def test_what_cannot_be_told_holds_nobody_up(lake: Path, caplog: pytest.LogCaptu
         raise lost
 
     for fails in (True, True, False):
-        with mine.measure(VIEW) as watch:
-            took(watch, 1)
+        turn(mine, 1)
         if fails:
             mine.path.parent.mkdir(parents=True, exist_ok=True)
             mine.path.write_text("in the way")
         else:
             mine.path.unlink()
         mine.tell()
-    with mine.measure(VIEW) as watch:
-        took(watch, 1)
+    turn(mine, 1)
     mine.guard = refuse
     with pytest.raises(LeaseLostError, match="another"):
         mine.tell()
@@ -132,11 +137,9 @@ def test_two_owners_never_take_the_same_version(
     """Of two that append at once one is told that it did not."""
     older, newer = owner(lake), owner(lake, epoch=2)
     for one in (older, newer):
-        with one.measure(VIEW) as watch:
-            took(watch, 1)
+        turn(one, 1)
         one.tell()
-        with one.measure(VIEW) as watch:
-            took(watch, 2)
+        turn(one, 2)
     real = older._commit
 
     def overtaken(delta: deltalake.DeltaTable, rows: pa.Table, *, whole: bool) -> None:
@@ -157,8 +160,7 @@ def test_old_rows_go_and_so_do_files(lake: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(turns, "_FILES_HOURS", 0)
     mine, now = owner(lake), datetime.now(UTC)
     for day in range(8):
-        with mine.measure(VIEW) as watch:
-            took(watch, day)
+        turn(mine, day)
         mine.tell(now=now + timedelta(days=day))
 
     assert timedelta(days=3) == KEEP
@@ -170,8 +172,7 @@ def test_table_of_another_make_gives_way(lake: Path) -> None:
     """What it had is gone; nobody is asked to mend it."""
     mine = owner(lake)
     deltalake.write_deltalake(mine.path, pa.table({"told_at": [1], "of_old": ["x"]}))
-    with mine.measure(VIEW) as watch:
-        took(watch, 1)
+    turn(mine, 1)
 
     mine.tell()
 
@@ -183,9 +184,8 @@ def test_turns_of_all_apps_are_one_table_as_of_any_time(lake: Path) -> None:
     """Whichever app told them."""
     now = datetime.now(UTC)
     for app, ago in (("web", 3), ("shop", 2)):
-        mine = Turns(app=app, epoch=1, lake=lake, guard=lambda: None)
-        with mine.measure(VIEW) as watch:
-            took(watch, 1)
+        mine = owner(lake, app=app)
+        turn(mine, 1)
         mine.tell(now=now - timedelta(minutes=ago))
 
     with connect(lake) as analyst:
@@ -202,14 +202,9 @@ def test_profile_shows_the_dearest_table_first(lake: Path) -> None:
     mine, now = owner(lake), datetime.now(UTC)
     for minute in (40, 2, 1):
         for _ in range(3):
-            with mine.measure(VIEW) as watch:
-                went_directly()
-                took(watch, 2, read=1, compute=4, commit=5)
-        with mine.measure(VIEW) as watch:
-            went_ordinarily("a row raised DIVIDE_BY_ZERO")
-            took(watch, 2, compute=50)
-        with mine.measure(MICRO_BATCH) as watch:
-            took(watch, 10, read=20)
+            turn(mine, 2, direct=True, read=1, compute=4, commit=5)
+        turn(mine, 2, why="a row raised DIVIDE_BY_ZERO", compute=50)
+        turn(mine, 10, table=MICRO_BATCH, read=20)
         mine.tell(now=now - timedelta(minutes=minute))
 
     first, second = json.loads(call("profile", APP, "--json").stdout)
@@ -238,15 +233,9 @@ def test_table_is_shown_with_the_way_its_transform_goes(lake: Path) -> None:
     before = json.loads(call("table", "show", VIEW, "--json").stdout)["computed"]
     mine, now = owner(lake), datetime.now(UTC)
     for minute, why in ((3, None), (2, "a broadcast keeps its first rows")):
-        with mine.measure(VIEW) as watch:
-            if why is None:
-                went_directly()
-            else:
-                went_ordinarily(why)
-            took(watch, 1)
+        turn(mine, 1, direct=True, why=why)
         mine.tell(now=now - timedelta(minutes=minute))
-    with mine.measure(VIEW) as watch:
-        took(watch, 1)  # no key was touched
+    turn(mine, 1)  # no key was touched
     mine.tell(now=now)
 
     shown = json.loads(call("table", "show", VIEW, "--json").stdout)
