@@ -69,8 +69,9 @@ class DirectPlan:
             made = function(frames)
             execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
             refuse_unstable(execution.analyzed())
+            leaves = {_rdd(frame) for frame in frames.values()}
             # one row more than is taken: that there are more is all that is asked of them
-            plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), internals))
+            plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), leaves, internals))
             self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
         partitions = self._rdd.partitions()
         if len(partitions) != 1:
@@ -88,7 +89,7 @@ class DirectPlan:
         """
         with self._lock:
             for name, cell in self._cells.items():
-                cell[0] = self._spark.batch(self._one(name, rows[name]), self._file)
+                self._spark.put(cell, self._one(name, rows[name]), self._file)
             try:
                 self._spark.run(self._rdd, self._partition, self._settings, self._file)
                 result = self._result()
@@ -146,6 +147,10 @@ class DirectPlan:
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(raw[at : at + size]), self.schema))
             at += size
         return pa.Table.from_batches(batches, self.schema)
+
+
+def _rdd(frame: DataFrame) -> int:
+    return int(frame._jdf.queryExecution().analyzed().rdd().id())  # noqa: SLF001  # the only way to an RDD
 
 
 def _arrow(types: Any) -> pa.Schema:

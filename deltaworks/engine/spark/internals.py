@@ -36,7 +36,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "org.apache.spark.sql.execution.CoalesceExec": (),
     "org.apache.spark.sql.execution.LocalLimitExec": (),
+    "org.apache.spark.sql.execution.LogicalRDD": ("rdd",),
     "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "executedPlan", "optimizedPlan"),
+    "org.apache.spark.sql.execution.RDDScanExec": ("rdd",),
     "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
     "org.apache.spark.sql.execution.arrow.ArrowConverters": ("toDataFrame",),
     "org.apache.spark.storage.BlockManager": ("registerTask", "releaseAllLocksForTask"),
@@ -120,13 +122,14 @@ class Internals:
             self._settings = session, made
         return self._settings[1]
 
-    def batch(self, rows: pa.RecordBatch, file: "PassedFile") -> Any:
-        """One record batch, as what an input's partition holds."""
+    def put(self, cell: JavaObject, rows: pa.RecordBatch, file: "PassedFile") -> None:
+        """Make one record batch what an input's partition holds."""
         if rows.nbytes <= _SENT_BYTES_MAX:
-            return rows.serialize().to_pybytes()
+            cell[0] = rows.serialize().to_pybytes()
+            return
         with file.write() as sink, pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_batch(rows)
-        return self.read_file(file.name)[0]
+        self.read_file(file.name).copyToArray(cell)  # in the JVM: what it gives here is sent as text
 
     def run(self, rdd: JavaObject, partition: JavaObject, settings: JavaObject, file: "PassedFile") -> None:
         """Compute a partition of Arrow batches into a file, on this thread, as a task that no scheduler knows.

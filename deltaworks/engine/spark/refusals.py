@@ -1,7 +1,7 @@
 """Which plans cannot be kept and computed as one partition, and why."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
@@ -40,13 +40,15 @@ def refuse_unstable(analysed: JavaObject) -> None:
         raise NotDirectError(finding)
 
 
-def one_partition(node: JavaObject, spark: Internals) -> JavaObject:
+def one_partition(node: JavaObject, inputs: Container[int], spark: Internals) -> JavaObject:
     """The plan without exchanges, over inputs of one partition each; raises NotDirectError where it cannot be.
 
-    An exchange would keep its first files, and has nothing to do.
+    `inputs`: the RDDs of the inputs. An exchange would keep its first files, and has nothing to do.
     """
     kind = str(node.getClass().getSimpleName())
-    children = [one_partition(child, spark) for child in spark.list(node.children())]
+    children = [one_partition(child, inputs, spark) for child in spark.list(node.children())]
+    if kind == "RDDScanExec" and int(node.rdd().id()) not in inputs:
+        raise NotDirectError("it reads rows that are no input's: they may be those of the first batch")
     if kind == "ShuffleExchangeExec":
         return children[0]
     if kind not in _TAKEN:
