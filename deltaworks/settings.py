@@ -150,6 +150,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def environment(self) -> dict[str, str]:
         """The variables that make a child process load these same settings."""
         fields = ["project", "data", "jars", "spark_python", "airflow_python", "lease_seconds", "arrow_bytes_max"]
+        fields += ["direct_plans"]
         values = {name: getattr(self, name) for name in fields} | self.ports
         return {f"{_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
 

@@ -1,9 +1,11 @@
 """What every test process needs."""
 
 import sys
+from typing import Any
 
 import pytest
 
+from deltaworks.settings import Settings
 from tests.chance import RUN, of_commit
 
 # PySpark takes a main module without a file, which is what a process of pytest-xdist has, for a run of its doctests,
@@ -22,12 +24,25 @@ LONG = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the run's seed be given."""
     parser.addoption("--seed", type=int, help="what is drawn by chance follows from it; default: the commit's")
+    parser.addoption("--ordinary", action="store_true", help="with direct_plans off, where a test does not say")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what chance follows from."""
     given = config.getoption("--seed")
     RUN.seed = of_commit() if given is None else given
+    if config.getoption("--ordinary"):
+        _without_direct_plans()
+
+
+def _without_direct_plans() -> None:
+    """Have every project that is loaded compute in Spark's ordinary way, and the programs that are started for it."""
+    load = Settings.load.__func__  # type: ignore[attr-defined]  # of a class method there is one
+
+    def ordinary(cls: type[Settings], *arguments: Any, **given: Any) -> Settings:
+        return load(cls, *arguments, **{"direct_plans": False, **given})  # type: ignore[no-any-return]  # the same
+
+    Settings.load = classmethod(ordinary)  # type: ignore[assignment,method-assign]  # the same
 
 
 def pytest_report_header() -> str:

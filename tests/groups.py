@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import SystemRandom
@@ -42,13 +43,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bin/test", description="Lint and tests in groups.")
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--seed", type=_seed, help="what tests draw follows from it; random, or the commit's (default)")
+    parser.add_argument("--ordinary", action="store_true", help="compute without direct plans")
     given = parser.parse_args(arguments)
+    options = (*(() if given.seed is None else (f"--seed={given.seed}",)), *(("--ordinary",) if given.ordinary else ()))
     asked = given.groups or NAMES
     wrong = sorted(set(asked) - set(NAMES))
     if wrong:
         parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
-    results = [result for name in NAMES if name in asked for result in _group(name, given.seed)]
+    results = [result for name in NAMES if name in asked for result in _group(name, options)]
     print(f"\n{'=' * 20} groups")
     for result in results:
         print(f"{result.group:<14} {result.verdict:<14} {result.seconds:7.1f} s")
@@ -62,18 +65,18 @@ def _seed(text: str) -> int:
     return SystemRandom().randrange(2**32) if text == "random" else int(text)
 
 
-def _group(name: str, seed: int | None) -> list[Result]:
+def _group(name: str, options: Sequence[str]) -> list[Result]:
     if name == "lint":
         return [_lint()]
     folder = f"tests/{name}"
     airflow = (ROOT / folder / "airflow").is_dir()
     return [
-        _pytest(name, "spark", folder, seed),
-        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow", seed)] if airflow else []),
+        _pytest(name, "spark", folder, options),
+        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow", options)] if airflow else []),
     ]
 
 
-def _pytest(group: str, environment: str, folder: str, seed: int | None) -> Result:
+def _pytest(group: str, environment: str, folder: str, options: Sequence[str]) -> Result:
     """Run one folder's tests; a folder with test files that yields no test has failed."""
     print(f"\n{'=' * 20} {group}", flush=True)
     others = [other for other in AIRFLOW_FOLDERS if other != folder and other.startswith(folder)]
@@ -86,9 +89,8 @@ def _pytest(group: str, environment: str, folder: str, seed: int | None) -> Resu
     spread = () if group in ALONE else SPREAD
     # no test collected: pytest ends with 5
     told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
-    seeded = () if seed is None else (f"--seed={seed}",)
     code = _run(
-        [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *seeded, "--durations=15"]
+        [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *options, "--durations=15"]
     )
     return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
