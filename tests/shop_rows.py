@@ -1,6 +1,7 @@
 """Kafka records as the shop's sources send them."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -31,7 +32,18 @@ def change(
     op: str, row: dict[str, object], *, lsn: int, table: str = "orders", snapshot: bool = False, at: datetime = START
 ) -> Record:
     """A row change as Debezium writes it, committed `at`; `row` holds the key at least."""
-    key = {"order_id": row["order_id"]} if table == "orders" else {"customer_id": row["customer_id"]}
+    return change_of(op, row, lsn=lsn, table=table, snapshot=snapshot, at=at)
+
+
+_KEYS = {"orders": ("order_id",), "order_lines": ("order_id", "line_no"), "customers": ("customer_id",),
+         "products": ("product_id",), "stock": ("product_id",)}  # fmt: skip
+
+
+def change_of(
+    op: str, row: Mapping[str, object], *, lsn: int, table: str, snapshot: bool = False, at: datetime = START
+) -> Record:
+    """The same of any table of the shop's database."""
+    key = {name: row[name] for name in _KEYS[table]}
     micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     source = {"schema": "public", "table": table, "lsn": lsn, "snapshot": "true" if snapshot else "false", "txId": lsn,
               "ts_ms": micros // 1_000, "ts_us": micros, "ts_ns": micros * 1_000}  # fmt: skip

@@ -78,9 +78,10 @@ class Snapshot:
         Raises LostError where that does not fit what is there; then it is of no version any more.
         """
         gone = pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
-        self._remove(changes.filter(gone).select(self.schema.names))
+        # first what came: a row that changes twice comes and goes in one feed
         come = changes.filter(pc.invert(gone)).select(self.schema.names).combine_chunks()
         self._chunks += [_chunk(batch) for batch in come.to_batches() if batch.num_rows]
+        self._remove(changes.filter(gone).select(self.schema.names))
         self.version = version
         if len(self._chunks) > CHUNKS_MAX or self._dead() > _GONE_MAX:
             self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]

@@ -96,6 +96,19 @@ class Turns:
             with self._lock:
                 self._sums.setdefault((table, watch.way, watch.why), _Sum()).add(watch)
 
+    def seconds(self) -> dict[str, float]:
+        """By table, how long its turns took that were not told yet."""
+        found: dict[str, float] = {}
+        with self._lock:
+            for (table, _, _), one in self._sums.items():
+                found[table] = found.get(table, 0.0) + sum(one.seconds.values())
+        return found
+
+    def forget(self) -> None:
+        """Tell nothing of what was."""
+        with self._lock:
+            self._sums = {}
+
     def tell(self, *, now: datetime | None = None) -> None:
         """Append the sums since the last time; raises nothing but LeaseLostError: who is told that owns nothing."""
         with self._lock:
