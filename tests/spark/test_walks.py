@@ -21,7 +21,7 @@ from tests.proof.walk import Death, Walk, Walks
 from tests.proof.workloads import WORKLOADS
 
 PATHS = ("auto", "spark")
-DEATHS = {"auto": 5, "spark": 1}  # a commit by Spark takes a second
+DEATHS = {"auto": 3, "spark": 1}  # a commit by Spark takes a second
 ALWAYS = {
     *(f"{act}.{step}" for act in ("create", "fence", "batch") for step in ("before-commit", "after-commit")),
     *(f"checkpoint.{step}" for step in ("before-write", "after-write")),
