@@ -341,7 +341,8 @@ class Flow:
         spark = batch.sparkSession
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
-        suit(spark, many_rows=self._large)
+        if self._large:
+            suit(spark, many_rows=True)
         rows = None if self._large else collected(batch, during="read")
         took = 0
         for writer in self.bronze:
