@@ -1,11 +1,14 @@
 """What changed in a table since a version, and all that is in it now, as views read them."""
 
+import logging
+
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Rows
-from deltaworks.engine.lake import TooMuchError, bounded
+from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
 from deltaworks.engine.snapshot import LostError, Snapshot
@@ -13,10 +16,11 @@ from deltaworks.engine.writers.computing import declared_columns
 from deltaworks.engine.writers.writer import Feed, Input, Shown, frame
 from deltaworks.errors import LakeError
 
+log = logging.getLogger("deltaworks.feed")
 CHANGE = "_change_type"
 SHARED = 16
-"""An input of several views is kept for the turn where it is at most this part of what may be in memory: so may be
-others at the same time."""
+"""An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
+in memory: so may be others at the same time."""
 SNAPSHOT = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
 
@@ -52,7 +56,8 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
         return _by_spark(spark, source, after)
     schema = _empty(source).schema
     rows = feed_rows.select(schema.names).cast(schema)
-    source.feed = Feed(after=after, upto=table.version, rows=rows)
+    if rows.nbytes <= bytes_max // SHARED:
+        source.feed = Feed(after=after, upto=table.version, rows=rows)
     return rows
 
 
@@ -71,7 +76,7 @@ def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
 
 @phase("read")
 def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | None:
-    """The same in memory, kept from turn to turn; None where it is too large for that."""
+    """All rows of the input's present version, in memory from turn to turn; None where they are too large for that."""
     table, kept = source.table, source.snapshot
     if kept is not None and kept.version < table.version:
         kept = source.snapshot = _followed(spark, source, kept, bytes_max)
@@ -97,8 +102,18 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
     try:
         kept.follow(found, version=source.table.version)
     except LostError:
+        log.warning("%s changed otherwise than its change feed says: it is read again", source.table.name)
+        return None
+    if not _has_all(source.table, kept):
+        log.warning("%s has other rows than its change feed makes of it: it is read again", source.table.name)
         return None
     return kept if kept.nbytes <= bytes_max // SNAPSHOT else None
+
+
+def _has_all(table: OwnedTable, kept: Snapshot) -> bool:
+    """Whether a snapshot has as many rows as its table; where files do not say how many they have, nobody knows."""
+    counts = pa.table(table.delta.get_add_actions())["num_records"]
+    return bool(counts.null_count) or kept.num_rows == (pc.sum(counts).as_py() or 0)
 
 
 def _empty(source: Input) -> pa.Table:

@@ -196,7 +196,7 @@ class Flow:
         return Input(
             table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable),
             shared=views > 1,
-            told_by=declared.keys[0] if declared.keys else schema.names[0],
+            told_by=declared.keys or schema.names[:1],
         )
 
     def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:

@@ -23,7 +23,9 @@ _INEXACT = ("double", "float")
 _UNSTABLE = frozenset({
     *("Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "Sample", "MonotonicallyIncreasingID"),
     *("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "InputFileName", "SparkPartitionID"),
+    *("CallMethodViaReflection", "TryReflect"),  # whatever the method does
 })  # fmt: skip
+_TO_TIMES = ("Cast", "ParseToDate", "ParseToTimestamp")
 _CLOCK = (["now"], ["today"], ["tomorrow"], ["yesterday"])
 _FROM_ROWS = "Use a column of the input: times and ids come with the rows"
 
@@ -81,13 +83,17 @@ def _words_of_the_clock(value: Any) -> Iterator[str]:
     """Texts that a cast to a time takes for one that passes (Spark, "Special values for date and timestamp")."""
     if isinstance(value, list):
         for node, child in itertools.pairwise(value):
-            cast = _is_class(node, "Cast") and _is_class(child, "Literal")
-            if cast and str(node.get("dataType")).startswith(("date", "timestamp")):
+            if any(_is_class(node, name) for name in _TO_TIMES) and _gives_time(node) and _is_class(child, "Literal"):
                 text = str(child.get("value", "")).strip().lower()
                 if text.split(maxsplit=1)[:1] in _CLOCK:
                     yield text
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _words_of_the_clock(inner)
+
+
+def _gives_time(node: Mapping[str, Any]) -> bool:
+    """Whether it makes a date or a time; what parses texts always does."""
+    return not _is_class(node, "Cast") or str(node.get("dataType")).startswith(("date", "timestamp"))
 
 
 def _is_class(node: Any, name: str) -> bool:

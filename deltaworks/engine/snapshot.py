@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.phases import phase
-from deltaworks.engine.values import tuples
+from deltaworks.engine.values import told_apart
 
 Condition: TypeAlias = Mapping[str, pa.Array]
 """Rows of which each of these, columns or what is computed from them, has one of the values."""
@@ -31,7 +31,7 @@ REMOVED = ("delete", "update_preimage")
 
 
 class LostError(Exception):
-    """The feed names a row that is not there: read the table again."""
+    """The feed names a row that is not there."""
 
 
 class UnknownError(Exception):
@@ -53,8 +53,8 @@ class _Chunk:
 class Snapshot:
     """The rows of one version of a table. Not thread-safe: it is its app's."""
 
-    def __init__(self, rows: pa.Table, *, version: int, told_by: str) -> None:
-        """Hold the rows of a version; `told_by`: the column in which rows differ most, by which one is found."""
+    def __init__(self, rows: pa.Table, *, version: int, told_by: Sequence[str]) -> None:
+        """Hold the rows of a version; `told_by`: columns in which rows differ, by which one is found."""
         self.schema, self.version, self._by = rows.schema, version, told_by
         self._chunks = [_chunk(batch) for batch in rows.combine_chunks().to_batches()]
         self._computes: dict[str, Compute] = {}
@@ -70,7 +70,12 @@ class Snapshot:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it takes."""
-        return sum(chunk.rows.nbytes for chunk in self._chunks)
+        return sum(chunk.rows.nbytes + sum(one.nbytes for one in chunk.computed.values()) for chunk in self._chunks)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return sum(int(chunk.alive.sum()) for chunk in self._chunks)
 
     def follow(self, changes: pa.Table, *, version: int) -> None:
         """Become a later version: what changed since, in the snapshot's columns and `_change_type`.
@@ -119,14 +124,17 @@ class Snapshot:
         """Take out one row for each of these that is equal in all columns."""
         if not rows.num_rows:
             return
-        wanted = Counter(tuples(rows, self.schema.names))
-        values = rows[self._by].combine_chunks()
+        wanted = Counter(told_apart(rows, self.schema.names))
+        values = {name: rows[name].combine_chunks() for name in self._by}
         for chunk in reversed(self._chunks):  # what changes now has often changed a moment ago
-            found = np.flatnonzero(chunk.alive & _flags(pc.is_in(chunk.rows[self._by], value_set=values)))
+            alike = chunk.alive
+            for name, those in values.items():
+                alike = alike & _flags(pc.is_in(chunk.rows[name], value_set=those))
+            found = np.flatnonzero(alike)
             if not len(found):
                 continue
             there = pa.Table.from_batches([chunk.rows.take(pa.array(found))])
-            for at, row in zip(found.tolist(), tuples(there, self.schema.names), strict=True):
+            for at, row in zip(found.tolist(), told_apart(there, self.schema.names), strict=True):
                 if wanted[row] > 0:
                     wanted[row] -= 1
                     chunk.alive[at] = False
@@ -135,7 +143,7 @@ class Snapshot:
 
     def _dead(self) -> float:
         total = sum(chunk.rows.num_rows for chunk in self._chunks)
-        return 1 - sum(int(chunk.alive.sum()) for chunk in self._chunks) / total if total else 0.0
+        return 1 - self.num_rows / total if total else 0.0
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(batches, self.schema)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from deltaworks.engine.spark.internals import Internals, PassedFile
+from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, rdd_id
 from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
 from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
 
@@ -28,21 +28,21 @@ PLANNING = {
     # Made and compiled code pays from some hundred thousand rows on.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # An empty input is no reason to leave out what reads it: the next batch has rows.
+    # Exchanges are taken out of the plan: one partition is what is left.
     "spark.sql.shuffle.partitions": "1",
+    # How much a result is can only be asked between its batches.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 """Settings of the session that plans, each with its reason."""
 ROWS_MAX = 200_000
 """More rows than this a plan does not give: they pass through this process's memory."""
+HELD_BYTES_MAX = 2**16
+"""Larger rows are let go after their batch, small ones when the next come: that is one question less to the JVM."""
 _LENGTH = struct.Struct(">i")
 
 
-class TooManyRowsError(Exception):
-    """What a batch gives is too much for this way."""
-
-
 def planning_session(spark: SparkSession) -> SparkSession:
-    """A session beside this one, with its settings but for those that kept plans need."""
+    """A session beside this one, with the settings that it was opened with but for those that kept plans need."""
     session = spark.newSession()
     for name, value in PLANNING.items():
         session.conf.set(name, value)
@@ -69,7 +69,7 @@ class DirectPlan:
             made = function(frames)
             execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
             refuse_unstable(execution.analyzed())
-            leaves = {_rdd(frame) for frame in frames.values()}
+            leaves = {rdd_id(frame._jdf.queryExecution().analyzed()) for frame in frames.values()}  # noqa: SLF001  # the only way to an RDD
             # one row more than is taken: that there are more is all that is asked of them
             plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), leaves, internals))
             self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
@@ -85,7 +85,7 @@ class DirectPlan:
     def __call__(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The result over these rows of every input.
 
-        Raises what they raise, as a DataFrame does, and TooManyRowsError.
+        Raises what they raise, as a DataFrame does, and TooMuchResultError.
         """
         with self._lock:
             for name, cell in self._cells.items():
@@ -95,8 +95,11 @@ class DirectPlan:
                 result = self._result()
             finally:
                 self._file.empty()
+                for name, cell in self._cells.items():
+                    if rows[name].nbytes > HELD_BYTES_MAX:
+                        cell[0] = None
         if result.num_rows > ROWS_MAX:
-            raise TooManyRowsError
+            raise TooMuchResultError
         return result
 
     def pushed_keys(self, keys: pa.Schema) -> PushedKeys:
@@ -114,7 +117,10 @@ class DirectPlan:
             self._file.close()
 
     def _input(self, session: SparkSession, name: str, schema: pa.Schema) -> DataFrame:
-        """A frame of one partition, whose rows are what the input's cell holds."""
+        """A frame of one partition, whose rows are what the input's cell holds.
+
+        That is nothing while it is planned: a function that asks its rows raises then, and takes the ordinary way.
+        """
         self._schemas[name] = _arrow(from_arrow_schema(schema))
         frame, internals = self._frame(session, schema), self._spark
         cell = internals.new_array(internals.object, 1)
@@ -147,10 +153,6 @@ class DirectPlan:
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(raw[at : at + size]), self.schema))
             at += size
         return pa.Table.from_batches(batches, self.schema)
-
-
-def _rdd(frame: DataFrame) -> int:
-    return int(frame._jdf.queryExecution().analyzed().rdd().id())  # noqa: SLF001  # the only way to an RDD
 
 
 def _arrow(types: Any) -> pa.Schema:

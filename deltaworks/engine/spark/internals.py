@@ -51,12 +51,25 @@ _SENT_BYTES_MAX = 2**18
 """Larger rows go in by file: py4j writes bytes as text."""
 
 
+RESULT_BYTES_MAX = 32 * 2**20
+"""More a batch does not give: it passes through this process's memory."""
+
+
+class TooMuchResultError(Exception):
+    """What a batch gives is too much for this way."""
+
+
 def scala_object(jvm: JVMView, name: str) -> JavaObject:
     """The Scala object of that name."""
     found = jvm
     for part in f"{name}$".split("."):
         found = getattr(found, part)
     return getattr(found, "MODULE$")
+
+
+def rdd_id(node: JavaObject) -> int:
+    """The number of the RDD that a leaf of a plan reads."""
+    return int(node.rdd().id())
 
 
 class Internals:
@@ -134,7 +147,8 @@ class Internals:
     def run(self, rdd: JavaObject, partition: JavaObject, settings: JavaObject, file: "PassedFile") -> None:
         """Compute a partition of Arrow batches into a file, on this thread, as a task that no scheduler knows.
 
-        Raises what the rows raise as PySpark does. Cleans up as Spark's executor does after a task.
+        Raises what the rows raise as PySpark does, and TooMuchResultError. Cleans up as Spark's executor does after a
+        task.
         """
         attempt = next(_attempts)
         memory = self.new_memory(self.memory, attempt)
@@ -146,7 +160,11 @@ class Internals:
         try:
             out = self.new_stream(self.new_file(file.name))
             try:
-                self.python.writeIteratorToStream(rdd.compute(partition, context), out)
+                pieces = rdd.compute(partition, context).grouped(1)
+                while pieces.hasNext():
+                    self.python.writeIteratorToStream(pieces.next().iterator(), out)
+                    if file.size > RESULT_BYTES_MAX:
+                        raise TooMuchResultError
             finally:
                 out.close()
         finally:
@@ -180,10 +198,14 @@ class PassedFile:
         os.ftruncate(self._file, 0)
         return pa.OSFile(self.name, "wb")
 
+    @property
+    def size(self) -> int:
+        """Bytes that were written."""
+        return os.fstat(self._file).st_size
+
     def read(self) -> bytes:
         """All that was written."""
-        size = os.fstat(self._file).st_size
-        return os.pread(self._file, size, 0)
+        return os.pread(self._file, self.size, 0)
 
     def empty(self) -> None:
         """Give its memory back."""

@@ -6,6 +6,7 @@ ordinary way, with the same result.
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from deltaworks.engine.phases import phase, went_directly, went_ordinarily
 from deltaworks.engine.poison import is_of_rows, name_of
-from deltaworks.engine.spark.direct_plan import ROWS_MAX, DirectPlan, Function, TooManyRowsError, planning_session
-from deltaworks.engine.spark.internals import Internals
+from deltaworks.engine.spark.direct_plan import DirectPlan, Function, planning_session
+from deltaworks.engine.spark.internals import Internals, TooMuchResultError
 from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.spark.refusals import NotDirectError
 
@@ -29,7 +30,9 @@ BYTES_MAX = 4 * 2**20
 """More rows than this are computed by tasks, with code that is compiled for them."""
 OFF = "direct_plans is off"
 PLANS_KEPT_MAX = 300
-"""So many plans a process keeps, those used last: a driver has two or three for each table with a transform."""
+"""Of more plans than this those go..."""
+UNUSED_SECONDS = 3600.0
+"""...that were not used for so long: those of transforms that were mended, and of other tables' cases."""
 Key = tuple[object, ...]
 Make = Callable[[SparkSession, Internals], DirectPlan]
 
@@ -43,10 +46,12 @@ class Way:
     plan: DirectPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is planned."""
-    pushed: PushedKeys | None = None
-    """What decides its keys, once that is known."""
-    asked: bool = False
-    """Whether somebody finds that out."""
+    pushed: dict[tuple[str, ...], PushedKeys] = field(default_factory=dict)
+    """What decides these columns of the result, once that is known."""
+    asked: set[tuple[str, ...]] = field(default_factory=set)
+    """Of which columns somebody finds that out."""
+    used_at: float = 0.0
+    """By the monotonic clock."""
 
 
 class Plans:
@@ -69,12 +74,21 @@ class Plans:
                 way.plan, way.why_not = self._made(place, make, spark)
         return way
 
-    def begin(self, task: Callable[[], object]) -> None:
-        """Do something beside the turn: plan what is about to be asked for."""
+    def begin(self, task: Callable[[], object], spark: SparkSession) -> None:
+        """Do something beside the turn: plan what is about to be asked for. What it raises is told in the log."""
+        context = spark.sparkContext
+
+        def run() -> None:
+            if self._context in (None, context):  # else that Spark has been stopped meanwhile
+                try:
+                    task()
+                except Exception as error:  # noqa: BLE001  # the turn does without
+                    log.warning("nothing was planned ahead: %s", _told(error))
+
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(1, thread_name_prefix="plans")
-            self._threads.submit(task)
+            self._threads.submit(run)
 
     def drop(self, way: Way, why: str) -> None:
         """Take the ordinary way from now on."""
@@ -90,8 +104,10 @@ class Plans:
             if (way := self._ways.get(key)) is None:
                 way = self._ways[key] = Way()
             self._ways.move_to_end(key)
-            while len(self._ways) > PLANS_KEPT_MAX:
-                self._ways.popitem(last=False)
+            way.used_at = time.monotonic()
+            first = next(iter(self._ways))
+            if len(self._ways) > PLANS_KEPT_MAX and way.used_at - self._ways[first].used_at > UNUSED_SECONDS:
+                del self._ways[first]
             return way
 
     def _made(self, place: str, make: Make, spark: SparkSession) -> tuple[DirectPlan | None, str | None]:
@@ -162,8 +178,8 @@ class Planned:
             return way.why_not or "its plan was dropped"
         try:
             return plan(rows)
-        except TooManyRowsError:
-            return f"it gives more than {ROWS_MAX:,} rows at once"
+        except TooMuchResultError:
+            return "it gives too much at once"
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
             if is_of_rows(error):  # the ordinary way says which it is
                 return f"a row raised {name_of(error)}"
@@ -183,24 +199,22 @@ class Planned:
     def plan_ahead(self, spark: SparkSession) -> None:
         """Plan it beside the turn, which waits for it if it comes to it meanwhile."""
         if self.enabled:
-            PLANS.begin(lambda: self._way(spark))
+            PLANS.begin(lambda: self._way(spark), spark)
 
     def pushed_keys(self, spark: SparkSession, keys: pa.Schema) -> PushedKeys | None:
         """What of the inputs' rows decides these columns of the result; None while that is found out beside the turn.
 
         Until then, and for good where it cannot be found out, inputs are given whole.
         """
-        way = self._way(spark)
-        if not way.asked and way.plan is not None:
-            way.asked = True
-            PLANS.begin(lambda: self._ask(way, keys))
-        return way.pushed
+        way, names = self._way(spark), tuple(keys.names)
+        if names not in way.asked and way.plan is not None:
+            way.asked.add(names)
+            PLANS.begin(lambda: self._ask(way, keys), spark)
+        return way.pushed.get(names)
 
     def _ask(self, way: Way, keys: pa.Schema) -> None:
-        try:
-            way.pushed = None if way.plan is None else way.plan.pushed_keys(keys)
-        except Exception as error:  # noqa: BLE001  # they are given whole then
-            log.warning("%s reads its inputs whole: %s", self.place, _told(error))
+        if way.plan is not None:
+            way.pushed[tuple(keys.names)] = way.plan.pushed_keys(keys)
 
     def _way(self, spark: SparkSession) -> Way:
         return PLANS.way(self.place, self._key, self._make, spark)

@@ -16,7 +16,7 @@ from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from deltaworks.engine.spark.internals import Internals
+from deltaworks.engine.spark.internals import Internals, rdd_id
 
 Decides = Mapping[str, str]
 """Of one place where an input is read: by key, the column that must be equal to it, or SQL over columns."""
@@ -31,10 +31,6 @@ class PushedKeys:
 
     places: Mapping[str, tuple[Decides, ...]]
 
-    def expressions(self, name: str) -> tuple[str, ...]:
-        """All that decides about an input's rows."""
-        return tuple(dict.fromkeys(one for place in self.places.get(name, ()) for one in place.values()))
-
 
 def pushed_keys(
     made: DataFrame, frames: Mapping[str, DataFrame], keys: pa.Schema, values: Mapping[str, DataFrame],
@@ -42,6 +38,7 @@ def pushed_keys(
 ) -> PushedKeys:  # fmt: skip
     """Ask the optimiser of Spark about a view over these frames of its inputs.
 
+    `keys` all have a value: what holds then need not hold where one is null, or is not among these columns.
     `values`: for each key a frame of its column, of which the value that is not known is made; those of one frame would
     be made one.
     """
@@ -49,7 +46,7 @@ def pushed_keys(
     for name in keys.names:
         unknown = values[name].agg(F.max(F.col(f"`{name}`")).alias(name)).scalar()
         asked = asked.where(F.col(f"`{name}`") == unknown)
-    inputs = {_rdd(frame._jdf.queryExecution().analyzed()): name for name, frame in frames.items()}  # noqa: SLF001  # the only way to a plan
+    inputs = {rdd_id(frame._jdf.queryExecution().analyzed()): name for name, frame in frames.items()}  # noqa: SLF001  # the only way to a plan
     before = Counter(leaf.name for leaf in _leaves(made, inputs, internals))
     after = list(_leaves(asked, inputs, internals))
     if Counter(leaf.name for leaf in after) != before:  # a branch was planned away: nobody knows for which keys
@@ -78,7 +75,7 @@ def _leaves(frame: DataFrame, inputs: Mapping[int, str], internals: Internals) -
 def _below(node: JavaObject, above: JavaObject | None, inputs: Mapping[int, str], spark: Internals) -> Iterator[_Leaf]:
     children = spark.list(node.children())
     if not children:
-        name = inputs.get(_rdd(node)) if _kind(node) == "LogicalRDD" else None
+        name = inputs.get(rdd_id(node)) if _kind(node) == "LogicalRDD" else None
         condition = above.condition() if above is not None and _kind(above) == "Filter" else None
         yield _Leaf(name=name or "", node=node, condition=condition)
     for child in children:
@@ -135,10 +132,6 @@ def _key(subquery: JavaObject, spark: Internals) -> str:
     """The key whose value a subquery stands for: its column has that name."""
     (column,) = spark.list(subquery.plan().output())
     return str(column.name())
-
-
-def _rdd(node: JavaObject) -> int:
-    return int(node.rdd().id())
 
 
 def _kind(node: Any) -> str:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Container, Iterator
-from typing import Any
 
 from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
 
 from deltaworks.engine.plans import instabilities
-from deltaworks.engine.spark.internals import Internals
+from deltaworks.engine.spark.internals import Internals, rdd_id
 
 _TAKEN = frozenset({
     # rows of an input; nothing else may be read
@@ -47,7 +46,7 @@ def one_partition(node: JavaObject, inputs: Container[int], spark: Internals) ->
     """
     kind = str(node.getClass().getSimpleName())
     children = [one_partition(child, inputs, spark) for child in spark.list(node.children())]
-    if kind == "RDDScanExec" and int(node.rdd().id()) not in inputs:
+    if kind == "RDDScanExec" and rdd_id(node) not in inputs:
         raise NotDirectError("it reads rows that are no input's: they may be those of the first batch")
     if kind == "ShuffleExchangeExec":
         return children[0]
@@ -62,12 +61,3 @@ def one_partition(node: JavaObject, inputs: Container[int], spark: Internals) ->
 def _reasons(kind: str) -> Iterator[str]:
     yield from (f"{why} ({kind.removesuffix('Exec')})" for part, why in _WHY.items() if part in kind)
     yield f"{kind.removesuffix('Exec')} is not computed directly"
-
-
-def leaf_kinds(node: JavaObject, spark: Internals) -> Iterator[Any]:
-    """The leaves of a plan, from left to right."""
-    children = spark.list(node.children())
-    if not children:
-        yield node
-    for child in children:
-        yield from leaf_kinds(child, spark)

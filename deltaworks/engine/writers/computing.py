@@ -15,7 +15,7 @@ from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.snapshot import UnknownError
 from deltaworks.engine.spark.planned import BYTES_MAX, OFF, PLANS, Planned
-from deltaworks.engine.transforms import Function, by_short_name, several
+from deltaworks.engine.transforms import Function, by_short_name, digest_of, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
 
@@ -40,7 +40,7 @@ class Computing:
             table.name: pa.schema([table.schema.field(name) for name in self._names[table.name]]) for table in inputs
         }
         self.planned = Planned(
-            place=declared.name, code=code_of(declared), inputs=schemas, function=self._call, enabled=direct
+            place=declared.name, code=_code(declared, function), inputs=schemas, function=self._call, enabled=direct
         )
 
     def __call__(self, spark: SparkSession, rows: Mapping[str, Rows]) -> Rows:
@@ -70,14 +70,21 @@ class Computing:
         return compute
 
     @phase("compute")
-    def ordinary(self, spark: SparkSession, rows: Mapping[str, Rows]) -> DataFrame:
+    def ordinary(self, spark: SparkSession, rows: Mapping[str, Rows], *, many_rows: bool | None = None) -> DataFrame:
         """The same by Spark's ordinary way."""
         went_ordinarily(IN_SPARK)  # unless it was told before why
-        suit(spark, many_rows=any(not isinstance(one, pa.Table) or one.nbytes > BYTES_MAX for one in rows.values()))
+        if many_rows is None:
+            many_rows = any(not isinstance(one, pa.Table) or one.nbytes > BYTES_MAX for one in rows.values())
+        suit(spark, many_rows=many_rows)
         return self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         return self._function(**by_short_name(frames)).select(*self._gives)
+
+
+def _code(declared: Declared, function: Callable[..., object]) -> str:
+    """Of the folder, and of what was loaded: somebody may have saved in between."""
+    return f"{code_of(declared)} {digest_of(function)}"
 
 
 def _value_type(values: Sequence[pa.ChunkedArray]) -> pa.DataType:
@@ -95,7 +102,7 @@ class KeysFrom:
         self._declared, self._function, self._name, self._direct = declared, function, table.name, direct
         self._columns = declared_columns(table)
         self._schema = pa.schema([table.schema.field(name) for name in self._columns])
-        self._code = code_of(declared)
+        self._code = _code(declared, function)
 
     @phase("compute")
     def __call__(self, spark: SparkSession, rows: Rows) -> list[Rows]:
@@ -114,7 +121,7 @@ class KeysFrom:
     def plan_ahead(self, spark: SparkSession) -> None:
         """Plan it beside the turn."""
         if self._direct:
-            PLANS.begin(lambda: [self._planned(number).plan(spark) for number in range(self._many(spark))])
+            PLANS.begin(lambda: [self._planned(number).plan(spark) for number in range(self._many(spark))], spark)
 
     def _many(self, spark: SparkSession) -> int:
         known = self._declared.name, self._code, self._name

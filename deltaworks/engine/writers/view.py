@@ -6,6 +6,7 @@ from functools import partial, reduce
 from operator import and_
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,7 @@ from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
 from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
-from deltaworks.engine.spark.pushed_keys import Decides, PushedKeys
+from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
@@ -34,6 +35,8 @@ from deltaworks.engine.writers.replacing import only, replace_keys, semi
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.errors import LakeError
 
+MANY_BYTES = 2**20
+"""Inputs whose files have more bytes are planned for many rows."""
 WHOLE_BYTES_MAX = 2**16
 """Inputs of no more bytes go into a plan as they are: to look for the rows that a key needs would gain nothing."""
 
@@ -114,7 +117,8 @@ class ViewWriter:
         computed = self._computed(spark, touched, committer.arrow_bytes_max)
         if computed is None:
             inputs = {s.table.name: shown(spark, s, committer.arrow_bytes_max) for s in self.sources}
-            computed = self.computing.ordinary(spark, inputs)
+            many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
+            computed = self.computing.ordinary(spark, inputs, many_rows=many_rows)
         if touched.parts:
             touched = self._whole(spark, touched, computed, committer.arrow_bytes_max)
             if touched.no_key:
@@ -133,9 +137,10 @@ class ViewWriter:
             return counts
         try:
             return self._replace(spark, committer, computed, touched, counts, before)
-        except Exception as error:  # noqa: BLE001  # one that no key raises alone is raised again
+        except Exception as error:  # one that no key raises alone is raised again
             with self.fitting.search(error):
-                assert isinstance(computed, DataFrame), "what a plan gave raises no row's error"
+                if not isinstance(computed, DataFrame):  # a plan gave it: no row of it raises
+                    raise
                 keys = self._every_key(spark, inputs, computed) if touched.keys is None else touched.keys
                 self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
@@ -147,30 +152,50 @@ class ViewWriter:
         """
         if not bytes_max or self.computing.planned.plan(spark) is not None:
             return None
-        snapshots = {source.table.name: snapshot(spark, source, bytes_max) for source in self.sources}
-        whole = {name: one for name, one in snapshots.items() if one is not None}
-        if len(whole) < len(snapshots):
-            return None
-        pushed = None
+        whole: dict[str, Snapshot] = {}
+        for source in sorted(self.sources, key=lambda one: one.table.bytes(), reverse=True):  # who is too large first
+            kept = snapshot(spark, source, bytes_max)
+            if kept is None:
+                return None
+            whole[source.table.name] = kept
+        given = [keys for keys in (touched.keys, *touched.parts) if keys is None or keys.num_rows]
+        pushed: list[PushedKeys | None] = [None]
         if touched.keys is not None and sum(one.nbytes for one in whole.values()) > WHOLE_BYTES_MAX:
-            pushed = self.computing.planned.pushed_keys(spark, self.key_schema)
-        rows = {name: self._needed(spark, one, touched, name, pushed) for name, one in whole.items()}
+            pushed = [self._pushed(spark, keys) for keys in given]
+        rows = {name: self._needed(spark, one, name, given, pushed) for name, one in whole.items()}
         return self.computing.planned.compute(spark, rows)
 
+    def _pushed(self, spark: SparkSession, keys: pa.Table) -> PushedKeys | None:
+        """What of the inputs decides these columns; None while nobody knows, and where one is null.
+
+        What holds where all have a value need not hold where one has none, or is not given.
+        """
+        if any(column.null_count for column in keys.columns):
+            return None
+        return self.computing.planned.pushed_keys(spark, keys.schema)
+
     def _needed(
-        self, spark: SparkSession, snapshot: Snapshot, touched: Touched, name: str, pushed: PushedKeys | None
+        self,
+        spark: SparkSession,
+        kept: Snapshot,
+        name: str,
+        given: Sequence[pa.Table],
+        pushed: Sequence[PushedKeys | None],
     ) -> pa.Table:
-        """The rows of an input that the touched keys can be made from."""
-        conditions = None if pushed is None else _conditions(pushed.places.get(name), touched)
-        if conditions is None:
-            return snapshot.rows()
+        """The rows of an input that these keys, or parts of keys, can be made from."""
+        conditions: list[Condition] = []
+        for keys, known in zip(given, pushed, strict=False):
+            places = None if known is None else known.places.get(name)
+            if places is None:
+                return kept.rows()
+            conditions += [{column: keys[key].unique() for key, column in place.items()} for place in places]
         for column in {column for condition in conditions for column in condition}:
-            if not snapshot.knows(column):
-                snapshot.compute(column, partial(self.computing.expression(name, column), spark))
+            if not kept.knows(column):
+                kept.compute(column, partial(self.computing.expression(name, column), spark))
         try:
-            return snapshot.those(conditions)
+            return kept.those(conditions)
         except UnknownError:
-            return snapshot.rows()
+            return kept.rows()
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
         """Those of the keys that were left out before that still raise."""
@@ -293,6 +318,8 @@ class ViewWriter:
         schema = pa.schema([field for field in self.key_schema if field.name in rows.column_names])
         keys = rows.select(schema.names).cast(schema)
         keys.validate(full=True)  # raises ArrowInvalid for texts that are none
+        signed = [pc.add(column, 0.0) if pa.types.is_floating(column.type) else column for column in keys.columns]
+        keys = pa.table(signed, schema=schema)  # zeros of both signs are one key
         return keys.group_by(keys.column_names).aggregate([])
 
     def _replace(
@@ -310,27 +337,6 @@ class ViewWriter:
 
 def _parts(keys: pa.Table, attempt: Callable[[pa.Table], None]) -> Try:
     return lambda low, high: attempt(keys.slice(low, high - low))
-
-
-def _conditions(places: Sequence[Decides] | None, touched: Touched) -> list[Condition] | None:
-    """Which rows of an input touched keys can be made from; None: all of them."""
-    found: list[Condition] = []
-    given = [touched.keys, *touched.parts]
-    for place in places or ():
-        for keys in given:
-            if keys is None:
-                return None
-            if not keys.num_rows:
-                continue
-            condition = {}
-            for key, column in place.items():
-                # what holds for a value need not hold for null
-                if key in keys.column_names and not keys[key].null_count:
-                    condition[column] = keys[key].unique()
-            if not condition:
-                return None
-            found.append(condition)
-    return found if places else None
 
 
 def _older(after: int | None, version: int) -> bool:

@@ -1,7 +1,7 @@
 """What every writer has in common: its table, its inputs, how far it has come, how it leaves an entry."""
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
@@ -65,12 +65,12 @@ class Input:
     """A table that others read, with what this turn has of it: its fresh rows, what changed, all of it if small.
 
     `shared`: by more than one view, so it is worth to keep what one has read. It stays when its writer is made anew.
-    `told_by`: the column in which its rows differ most.
+    `told_by`: columns in which its rows differ.
     """
 
     table: OwnedTable
     shared: bool = False
-    told_by: str = ""
+    told_by: Sequence[str] = ()
     feed: Feed | None = None
     snapshot: Snapshot | None = None
     """From turn to turn: what views read of it."""
