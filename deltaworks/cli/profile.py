@@ -12,7 +12,7 @@ from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.statements import literal
 
-PHASES = ("read", "parse", "compute", "commit", "other")
+PHASES = ("read", "parse", "compute", "commit", "other")  # as the engine names them, which is not imported here
 _TURNS = "ops.turns"
 _SUMS = ", ".join(f"sum({name}_ms)" for name in PHASES)
 _NOBODY = "not told yet: no driver has computed it lately"
