@@ -7,7 +7,7 @@ what holds for all.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from deltaworks.engine.snapshot import Condition
 from deltaworks.engine.spark.internals import Internals, rdd_id
 
 Decides = Mapping[str, str]
@@ -30,6 +31,20 @@ class PushedKeys:
     """
 
     places: Mapping[str, tuple[Decides, ...]]
+
+
+def conditions(name: str, given: Sequence[tuple[pa.Table, PushedKeys | None]]) -> list[Condition] | None:
+    """Which rows of an input these keys, or parts of keys, can be made from, each with what decides about its columns.
+
+    None: all of them may be needed. What holds where all columns have a value need not hold where one is null.
+    """
+    found: list[Condition] = []
+    for keys, known in given:
+        places = None if known is None else known.places.get(name)
+        if places is None or any(column.null_count for column in keys.columns):
+            return None
+        found += [{column: keys[key].unique() for key, column in place.items()} for place in places]
+    return found
 
 
 def pushed_keys(

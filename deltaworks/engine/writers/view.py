@@ -1,6 +1,6 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_
@@ -18,7 +18,7 @@ from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
 from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
-from deltaworks.engine.spark.pushed_keys import PushedKeys
+from deltaworks.engine.spark.pushed_keys import PushedKeys, conditions
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
@@ -158,42 +158,26 @@ class ViewWriter:
             if kept is None:
                 return None
             whole[source.table.name] = kept
-        given = [keys for keys in (touched.keys, *touched.parts) if keys is None or keys.num_rows]
-        pushed: list[PushedKeys | None] = [None]
-        if touched.keys is not None and sum(one.nbytes for one in whole.values()) > WHOLE_BYTES_MAX:
-            pushed = [self._pushed(spark, keys) for keys in given]
-        rows = {name: self._needed(spark, one, name, given, pushed) for name, one in whole.items()}
+        given = self._decided(spark, touched, sum(one.nbytes for one in whole.values()))
+        rows = {name: self._needed(spark, name, one, conditions(name, given)) for name, one in whole.items()}
         return self.computing.planned.compute(spark, rows)
 
-    def _pushed(self, spark: SparkSession, keys: pa.Table) -> PushedKeys | None:
-        """What of the inputs decides these columns; None while nobody knows, and where one is null.
+    def _decided(self, spark: SparkSession, touched: Touched, size: int) -> list[tuple[pa.Table, PushedKeys | None]]:
+        """The touched keys and parts, each with what of inputs of this size decides it; None: they are given whole."""
+        if touched.keys is None or size <= WHOLE_BYTES_MAX:
+            return [(self.key_schema.empty_table(), None)]
+        given = [keys for keys in (touched.keys, *touched.parts) if keys.num_rows]
+        return [(keys, self.computing.planned.pushed_keys(spark, keys.schema)) for keys in given]
 
-        What holds where all have a value need not hold where one has none, or is not given.
-        """
-        if any(column.null_count for column in keys.columns):
-            return None
-        return self.computing.planned.pushed_keys(spark, keys.schema)
-
-    def _needed(
-        self,
-        spark: SparkSession,
-        kept: Snapshot,
-        name: str,
-        given: Sequence[pa.Table],
-        pushed: Sequence[PushedKeys | None],
-    ) -> pa.Table:
-        """The rows of an input that these keys, or parts of keys, can be made from."""
-        conditions: list[Condition] = []
-        for keys, known in zip(given, pushed, strict=False):
-            places = None if known is None else known.places.get(name)
-            if places is None:
-                return kept.rows()
-            conditions += [{column: keys[key].unique() for key, column in place.items()} for place in places]
-        for column in {column for condition in conditions for column in condition}:
+    def _needed(self, spark: SparkSession, name: str, kept: Snapshot, wanted: list[Condition] | None) -> pa.Table:
+        """The rows of an input for which one of these holds; None: all."""
+        if wanted is None:
+            return kept.rows()
+        for column in {column for condition in wanted for column in condition}:
             if not kept.knows(column):
                 kept.compute(column, partial(self.computing.expression(name, column), spark))
         try:
-            return kept.those(conditions)
+            return kept.those(wanted)
         except UnknownError:
             return kept.rows()
 

@@ -1,0 +1,225 @@
+"""A plan that is kept gives what Spark ordinarily gives. `python -m tests.direct` tries many more transforms."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import pandas as pd  # type: ignore[import-untyped]  # it brings no types
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from deltaworks.engine.spark.direct_plan import DirectPlan
+from deltaworks.engine.spark.internals import NAMES
+from deltaworks.engine.spark.refusals import NotDirectError
+from tests.chance import seeded
+from tests.direct.both import Both, Outcome, Room
+from tests.direct.differences import Found, culprits_of, several, shop_functions
+from tests.direct.rows import INPUTS, SCHEMA, rows
+
+MADE = 150
+CULPRITS = 12
+Frames = Mapping[str, DataFrame]
+
+
+@pytest.fixture(scope="module")
+def room(spark: SparkSession) -> Room:
+    """Give sessions to plan in, and to compute ordinarily in."""
+    return Room(spark)
+
+
+def test_the_shop_computes_the_same_in_both_ways(room: Room) -> None:
+    """Every transform and keys_from, over none, one, sixty and four hundred rows of each input; none is refused."""
+    found = [one for _, one in shop_functions(room, seeded(), (60, 0, 1, 400))]
+
+    assert len(found) > 50
+    assert [one.told for one in found if one.seen.get("rows", 0) == 0] == []
+    assert [f"{one.told}: {one.refused}" for one in found if one.refused is not None] == []
+    assert [str(one) for one in found if one.differences] == []
+
+
+def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> None:
+    """Over rows that change, none of them, rows that raise, and good ones after these: rows, types, refusals."""
+    first = seeded().randrange(2**32)
+
+    found = list(several(room, range(first, first + MADE), batches=2, large=0.02))
+    seen = sum((Counter(one.seen) for one in found), Counter[str]())
+
+    assert [str(one) for one in found if one.differences] == []
+    assert _raised(seen) >= 8, "rows that raise in many ways"
+    assert seen["rows"] > MADE
+    assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
+
+
+def _raised(seen: Mapping[str, int]) -> int:
+    return len(set(seen) - {"rows", "no rows", "not analysed"})
+
+
+def test_rows_that_raise_are_found_by_halves_alike(room: Room) -> None:
+    """The same rows are left out of a table, whichever way it is computed in."""
+    found, seed = list[tuple[object, object]](), seeded().randrange(2**32)
+    while len(found) < CULPRITS:
+        one = culprits_of(room, seed)
+        found += [] if one is None else [one]
+        seed += 1
+
+    assert any(direct for direct, _ in found)
+    assert [one for one in found if one[0] != one[1]] == []
+
+
+def _udf(frames: Frames) -> DataFrame:
+    return frames["one"].select(F.udf(lambda value: value, "int")("order").alias("x"))
+
+
+def _pandas_udf(frames: Frames) -> DataFrame:
+    @F.pandas_udf("int")  # type: ignore[attr-defined, untyped-decorator]  # PySpark names it at run time
+    def same(values: pd.Series) -> pd.Series:
+        return values
+
+    return frames["one"].select(same("order").alias("x"))
+
+
+def _non_equi(frames: Frames, how: str) -> DataFrame:
+    left, right = frames["one"].alias("l"), frames["two"].alias("r")
+    return left.join(right, F.col("l.key") < F.col("r.key"), how).select("l.key")
+
+
+def _other_rows(frames: Frames) -> DataFrame:
+    return frames["one"].select("key").union(frames["one"].sparkSession.createDataFrame(pa.table({"key": [1]})))
+
+
+def _not_in(frames: Frames) -> DataFrame:
+    asked = "select key from {one} where key not in (select key from {two})"
+    return frames["one"].sparkSession.sql(asked, one=frames["one"], two=frames["two"])
+
+
+def _with(text: str) -> Callable[[Frames], DataFrame]:
+    return lambda frames: frames["one"].select("key", F.expr(text).alias("x"))
+
+
+REFUSED: Mapping[str, tuple[str, Callable[[Frames], DataFrame]]] = {
+    "broadcast": ("broadcast", lambda f: f["one"].join(F.broadcast(f["two"].select("key")), "key").select("key")),
+    "not in": ("broadcast", _not_in),
+    "outer join by an inequality": ("broadcast", lambda f: _non_equi(f, "left")),
+    "semi join by an inequality": ("broadcast", lambda f: _non_equi(f, "left_semi")),
+    "scalar subquery": ("subquery", lambda f: f["one"].where(F.col("key") < f["two"].select(F.max("key")).scalar())),
+    "whether there are rows": ("subquery", lambda f: f["one"].where(f["two"].exists())),
+    "Python function": ("Python function", _udf),
+    "pandas function": ("Python function", _pandas_udf),
+    "Arrow function": ("Python function", lambda f: f["one"].select("key").mapInArrow(lambda parts: parts, "key long")),
+    "clock": ("CurrentTimestamp", _with("current_timestamp()")),
+    "clock as a default": ("CurrentTimestamp", _with("unix_timestamp()")),
+    "day": ("CurrentDate", _with("current_date()")),
+    "word of the clock": ("'now'", _with("cast('now' as timestamp)")),
+    "word of the clock, parsed": ("'now'", _with("to_timestamp('now')")),
+    "word of the day, parsed": ("'today'", _with("to_date('Today ')")),
+    "chance": ("Rand", _with("rand(1)")),
+    "made-up ids": ("Uuid", _with("uuid()")),
+    "numbers of rows": ("MonotonicallyIncreasingID", _with("monotonically_increasing_id()")),
+    "method of Java": ("CallMethodViaReflection", _with("java_method('java.util.UUID', 'randomUUID')")),
+    "sample": ("Sample", lambda f: f["one"].sample(0.5, seed=1)),
+    "kept rows": ("InMemoryTableScan", lambda f: f["one"].select("key").cache()),
+    "rows kept at the first use": ("no input's", lambda f: f["one"].select("key").localCheckpoint(eager=False)),
+    "rows of its own": ("no input's", _other_rows),
+    "numbers": ("Range", lambda f: f["one"].select("key").union(f["one"].sparkSession.range(3))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_wrong_the_second_time_takes_the_ordinary_way(room: Room, name: str) -> None:
+    """What keeps its first rows, reads the clock or chance, needs a worker, or reads anything but the inputs."""
+    reason, function = REFUSED[name]
+
+    with pytest.raises(NotDirectError, match=reason):
+        DirectPlan(room.planning, room.internals, function, dict.fromkeys(INPUTS, SCHEMA))
+
+
+TAKEN: Mapping[str, Callable[[Frames], DataFrame]] = {
+    "in": lambda f: f["one"].sparkSession.sql(
+        "select key from {one} where key in (select key from {two})", one=f["one"], two=f["two"]
+    ),
+    "correlated": lambda f: f["one"].alias("o").where(
+        f["two"].where(F.col("key") == F.col("o.key").outer()).exists() | F.col("Flag")
+    ),
+    "lateral": lambda f: f["one"].alias("o").lateralJoin(
+        f["two"].where(F.col("key") == F.col("o.key").outer()).select(F.count("*").alias("n"))
+    ).select("o.key", "n"),
+    "twice": lambda f: f["one"].sparkSession.sql(
+        "with x as (select key, count(*) n from {one} group by key) select * from x union all select * from x",
+        one=f["one"],
+    ),
+    "inequality": lambda f: _non_equi(f, "inner"),
+    "one name twice": lambda f: f["one"].select("key", "key"),
+    "names that differ in case": lambda f: f["one"].select(F.col("key").alias("A"), F.col("order").alias("a")),
+    "another order": lambda f: f["one"].select(*(f"`{name.replace('`', '``')}`" for name in reversed(SCHEMA.names))),
+    "no column": lambda f: f["one"].select(),
+    "void": lambda f: f["one"].select(F.lit(None).alias("n")),
+    "interval": lambda f: f["one"].select((F.col("when") - F.col("at")).alias("n")),
+    "local time": lambda f: f["one"].select(F.col("at").cast("timestamp_ntz").alias("n")),
+    "collation": lambda f: f["one"].groupBy(F.collate("`do.t`", "UTF8_LCASE").alias("x")).count(),
+    "narrow numbers": lambda f: f["one"].select(F.col("ratio").cast("float"), F.col("order").cast("tinyint")),
+    "all": lambda f: f["one"],
+    "limit without order": lambda f: f["one"].limit(3).select(F.lit(1).alias("n")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_rare_forms_compute_the_same_in_both_ways(room: Room, name: str) -> None:
+    """Those that chance does not make."""
+    both, chance = Both(room, TAKEN[name], dict.fromkeys(INPUTS, SCHEMA)), seeded()
+
+    found = [both.differences({one: rows(chance, many) for one in INPUTS}) for many in (20, 0, 7)]
+
+    both.close()
+    assert found == [[], [], []]
+
+
+def test_rows_of_any_size_go_in(room: Room) -> None:
+    """Small ones through the gateway, larger ones by file, in turn: none keeps the other's."""
+    both, chance = Both(room, lambda frames: frames["one"], {"one": SCHEMA}), seeded()
+
+    found = [both.differences({"one": rows(chance, many)}) for many in (3, 5_000, 0, 20_001, 3)]
+
+    both.close()
+    assert found == [[]] * 5
+
+
+def test_what_counts_its_rows_while_it_is_planned_is_not_planned(room: Room) -> None:
+    """There are none yet, and what it takes from them would be in the plan for ever."""
+
+    def counts(frames: Frames) -> DataFrame:
+        return frames["one"].select("key", F.lit(frames["two"].count()).alias("n"))
+
+    outcome = Outcome.of(lambda: Both(room, counts, dict.fromkeys(INPUTS, SCHEMA)).direct({}))
+
+    assert outcome.raised is not None
+
+
+def test_spark_has_the_names_that_plans_lean_on(spark: SparkSession) -> None:
+    """A newer Spark that lacks one takes every transform the ordinary way: this says which it is."""
+    jvm = spark._jvm
+    assert jvm is not None
+
+    def methods(name: str) -> set[str]:
+        classes = [jvm.java.lang.Class.forName(f"{name}{end}") for end in ("", "$") if _there(jvm, f"{name}{end}")]
+        return {str(one.getName()) for found in classes for one in found.getMethods()}
+
+    lacking = {name: set(wanted) - methods(name) for name, wanted in NAMES.items()}
+
+    assert [name for name in NAMES if not _there(jvm, name)] == []
+    assert {name: some for name, some in lacking.items() if some} == {}
+
+
+def _there(jvm: object, name: str) -> bool:
+    try:
+        jvm.java.lang.Class.forName(name)  # type: ignore[attr-defined]  # a name of Java's
+    except Exception:  # noqa: BLE001  # the JVM's own kinds
+        return False
+    return True
+
+
+def test_a_finding_tells_its_seed_and_its_transform() -> None:
+    """What a failed run prints is enough to see it again."""
+    assert (
+        str(Found(seed=7, told="one\n  where a", differences=("bad: 1 row",))) == "seed 7: bad: 1 row\none\n  where a"
+    )

@@ -1,0 +1,236 @@
+"""Rows of a table's version in memory: they follow its change feed, and are asked for by values."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from deltaworks.engine.snapshot import CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
+from tests.chance import seeded
+from tests.differential import contents
+
+SCHEMA = pa.schema([
+    ("key", pa.int64()), ("text", pa.string()), ("ratio", pa.float64()), ("price", pa.decimal128(12, 2)),
+    ("at", pa.timestamp("us", "UTC")), ("bytes", pa.binary()), ("flag", pa.bool_()),
+])  # fmt: skip
+NAN = float("nan")
+Row = tuple[Any, ...]
+
+
+def _row(chance: Random) -> Row:
+    def maybe(*values: Any) -> Any:
+        return None if chance.random() < 0.2 else chance.choice(values)
+
+    at = datetime(2024, 3, 31, chance.randrange(3), tzinfo=UTC)
+    return (
+        maybe(*range(6)), maybe("a", "b", ""), maybe(NAN, 0.5, 0.0, -0.0), maybe(Decimal("1.00"), Decimal("-2.50")),
+        maybe(at),
+        maybe(b"", b"\x00\xff"), maybe(True, False),
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def _feed(*changes: tuple[str, Sequence[Row]]) -> pa.Table:
+    parts = [
+        _table(rows).append_column("_change_type", pa.array([kind] * len(rows), pa.string())) for kind, rows in changes
+    ]
+    return pa.concat_tables(parts)
+
+
+def _snapshot(rows: Sequence[Row], told_by: str = "key") -> Snapshot:
+    return Snapshot(_table(rows), version=0, told_by=[told_by])
+
+
+@pytest.mark.parametrize("told_by", SCHEMA.names)
+def test_snapshot_that_follows_has_the_rows_of_the_version(told_by: str) -> None:
+    """After inserts, updates, deletes of rows that are there twice and hold NaN and null too; whatever tells them."""
+    chance = seeded()
+    rows = [_row(chance) for _ in range(40)]
+    rows += rows[:10]
+    kept = _snapshot(rows, told_by)
+
+    for version in range(1, 120):
+        gone = sorted(chance.sample(range(len(rows)), min(len(rows), chance.randrange(4))), reverse=True)
+        removed = [rows.pop(at) for at in gone]
+        come = [chance.choice((_row(chance), *rows[:1])) for _ in range(chance.randrange(4))]
+        updated = min(len(removed), len(come))
+        rows += come
+        kept.follow(
+            _feed(
+                ("update_preimage", removed[:updated]),
+                ("update_postimage", come[:updated]),
+                ("delete", removed[updated:]),
+                ("insert", come[updated:]),
+            ),
+            version=version,
+        )
+
+        assert kept.version == version
+        assert contents(kept.rows()) == contents(_table(rows))
+
+
+def test_row_that_was_never_there_cannot_go() -> None:
+    """The table is read again; so it is where a row is to go twice and is there once."""
+    row, other = (1, "a", NAN, None, None, b"", True), (1, "a", 0.5, None, None, b"", True)
+
+    with pytest.raises(LostError):
+        _snapshot([row]).follow(_feed(("delete", [other])), version=1)
+    with pytest.raises(LostError):
+        _snapshot([row, other]).follow(_feed(("delete", [row, row])), version=1)
+    with pytest.raises(LostError):
+        _snapshot([]).follow(_feed(("update_preimage", [row])), version=1)
+
+
+def test_zero_that_changes_its_sign_is_another_row() -> None:
+    """Python takes both for equal; Delta and Spark tell the rows apart."""
+    plus, minus = ((1, "a", zero, None, None, b"", True) for zero in (0.0, -0.0))
+    kept = _snapshot([plus])
+
+    kept.follow(_feed(("update_preimage", [plus]), ("update_postimage", [minus])), version=1)
+
+    assert contents(kept.rows()) == contents(_table([minus]))
+
+
+def test_one_of_two_equal_rows_goes() -> None:
+    """A table may have a row twice; what is deleted is one of them."""
+    row = (None, None, NAN, None, None, None, None)
+    kept = _snapshot([row, row, row])
+
+    kept.follow(_feed(("delete", [row])), version=1)
+
+    assert kept.rows().num_rows == 2
+
+
+def test_row_that_changes_twice_between_two_turns_is_what_it_is_last() -> None:
+    """A feed of several versions tells what it was in between, which no snapshot has seen."""
+    first, between, last = ((7, text, NAN, None, None, b"", True) for text in ("first", "between", "last"))
+    kept = _snapshot([first])
+
+    kept.follow(
+        _feed(
+            ("update_preimage", [first]),
+            ("update_postimage", [between]),
+            ("update_preimage", [between]),
+            ("update_postimage", [last]),
+        ),
+        version=2,
+    )
+
+    assert contents(kept.rows()) == contents(_table([last]))
+    assert kept.those([{"text": pa.array(["between"])}]).num_rows == 0
+
+
+def test_many_small_changes_do_not_pile_up() -> None:
+    """Chunks, of which a question costs each a little, become one; and rows that went are not kept for ever."""
+    chance = seeded()
+    rows = [_row(chance) for _ in range(200)]
+    kept = _snapshot(rows)
+    most = 0
+
+    for version in range(1, 3 * CHUNKS_MAX):
+        rows.append(_row(chance))
+        kept.follow(_feed(("insert", rows[-1:])), version=version)
+        most = max(most, len(kept._chunks))
+    before = kept.nbytes
+    kept.follow(_feed(("delete", rows[:-3])), version=1_000)
+
+    assert CHUNKS_MAX // 2 < most <= CHUNKS_MAX
+    assert kept.nbytes < before / 4
+    assert contents(kept.rows()) == contents(_table(rows[-3:]))
+
+
+def test_rows_are_asked_for_as_a_filter_would() -> None:
+    """By columns and by what is computed from them, by several conditions, each row once however many hold."""
+    chance = seeded()
+    rows = [_row(chance) for _ in range(60)]
+    kept = _snapshot(rows)
+    kept.compute("key % 2", lambda table: pc.bit_wise_and(table["key"], 1))
+    asked = 0
+
+    for version in range(1, 60):
+        rows.append(_row(chance))
+        kept.follow(_feed(("insert", rows[-1:])), version=version)
+        conditions = [_condition(chance) for _ in range(chance.randint(1, 3))]
+        found = kept.those(conditions)
+        wanted = [row for row in rows if any(_holds(one, row) for one in conditions)]
+        asked += bool(wanted)
+
+        assert contents(found) == contents(_table(wanted))
+        assert found.schema == SCHEMA
+    assert asked
+
+
+def _condition(chance: Random) -> Condition:
+    possible = {
+        "key": pa.array([chance.randrange(7), chance.randrange(7)], pa.int64()),
+        "text": pa.chunked_array([["a"], ["never"]]),
+        "price": pa.array([Decimal("1.00")], pa.decimal128(12, 2)),
+        "key % 2": pa.array([1], pa.int64()),
+        "flag": pa.array([True]),
+        "bytes": pa.array([b"\x00\xff"], pa.binary()),
+    }
+    return {name: possible[name] for name in chance.sample(sorted(possible), chance.randint(1, 2))}
+
+
+def _holds(condition: Condition, row: Row) -> bool:
+    there = dict(zip(SCHEMA.names, row, strict=True))
+    there["key % 2"] = None if there["key"] is None else there["key"] % 2
+    return all(there[name] in values.to_pylist() for name, values in condition.items())
+
+
+def test_what_is_computed_from_a_row_is_computed_once() -> None:
+    """A turn asks for what is new only."""
+    chance = seeded()
+    computed = Counter[int]()
+
+    def compute(table: pa.Table) -> pa.ChunkedArray:
+        computed.update(table["key"].to_pylist())
+        return table["key"]
+
+    kept = _snapshot([(at, None, None, None, None, None, None) for at in range(10)])
+    kept.compute("same", compute)
+    for version in range(1, 5):
+        kept.follow(_feed(("insert", [(version + 10, *_row(chance)[1:])])), version=version)
+        kept.those([{"same": pa.array([3, version + 10], pa.int64())}])
+
+    assert set(computed) == {*range(10), *range(11, 15)}
+    assert set(computed.values()) == {1}
+
+
+def test_what_cannot_be_computed_for_a_row_is_not_asked_by() -> None:
+    """The caller takes all rows then; the snapshot is as it was."""
+
+    def compute(table: pa.Table) -> pa.ChunkedArray:
+        raise UnknownError(table.num_rows)
+
+    kept = _snapshot([(1, None, None, None, None, None, None)])
+    kept.compute("raises", compute)
+
+    with pytest.raises(UnknownError):
+        kept.those([{"raises": pa.array([1])}])
+    assert kept.rows().num_rows == 1
+
+
+def test_nothing_is_there_is_asked_for_and_follows() -> None:
+    """An empty table is one too."""
+    kept = _snapshot([])
+
+    assert kept.those([{"key": pa.array([1], pa.int64())}]).num_rows == 0
+    assert kept.rows().schema == SCHEMA
+
+    kept.follow(_feed(("insert", [])), version=1)
+
+    assert kept.rows().num_rows == 0
+    assert set(REMOVED) == {"delete", "update_preimage"}
