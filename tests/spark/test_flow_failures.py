@@ -1,8 +1,10 @@
 """Batches and transforms that fail: nothing is confirmed that was not done."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,15 @@ VIEWS = ("silver.page_views", "gold.page_views_per_minute")
 def writer(owner: Owner, table: str) -> Any:
     """Give the writer of a table."""
     return next(one for one in owner.flow.writers if one.declared.name == table)
+
+
+def computes(table: Any, function: Callable[..., DataFrame]) -> None:
+    """Let a writer compute by another function; each is planned as code of its own."""
+    table.computing._function = function
+    table.computing.planned = replace(table.computing.planned, code=f"made for a test: {next(_codes)}")
+
+
+_codes = count()
 
 
 @contextmanager
@@ -91,13 +102,13 @@ def test_keys_given_twice_stop_the_app(spark: SparkSession, shop: Settings, path
     """Delta would take both rows of a key."""
     owner, log = Owner(spark, shop, "web", path=path, only=VIEWS), Log()
     table = writer(owner, "gold.page_views_per_minute")
-    real = table.transform
+    real = table.computing._function
 
     def twice(**inputs: DataFrame) -> DataFrame:
         rows: DataFrame = real(**inputs)
         return rows.unionByName(rows)
 
-    table.transform = twice
+    computes(table, twice)
     log.send([view(1)])
     with pytest.raises(LakeError, match=r"gold.page_views_per_minute: the transform gave 1 row\(s\) more than"):
         owner.take(log.batch())
@@ -108,8 +119,8 @@ def test_null_where_none_is_declared_stops_the_app(spark: SparkSession, shop: Se
     """A key that is null would be inserted anew with every batch."""
     owner, log = Owner(spark, shop, "shop", path=path, only=("silver.orders", "gold.daily_orders")), Log()
     table = writer(owner, "gold.daily_orders")
-    real = table.transform
-    table.transform = lambda **inputs: real(**inputs).selectExpr("cast(null as date) as day", "* except (day)")
+    real = table.computing._function
+    computes(table, lambda **inputs: real(**inputs).selectExpr("cast(null as date) as day", "* except (day)"))
     log.send([change("c", order(1), lsn=1)])
 
     with pytest.raises(LakeError, match=r"gold.daily_orders.day: the transform gave null in 1 row\(s\)"):
@@ -121,9 +132,9 @@ def test_bytes_that_are_no_text_are_not_committed(spark: SparkSession, shop: Set
     """A cast inside Spark lets them pass; the table is set aside, and the others go on."""
     owner, log = Owner(spark, shop, "web", path=path, detaches=True, only=VIEWS), Log()
     table = writer(owner, "gold.page_views_per_minute")
-    real = table.transform
+    real = table.computing._function
     no_text = F.expr("cast(X'41ff' as string)")
-    table.transform = lambda **inputs: real(**inputs).withColumn("page", no_text)
+    computes(table, lambda **inputs: real(**inputs).withColumn("page", no_text))
     version = table.table.version
     log.send([view(1)])
 

@@ -11,6 +11,7 @@ PROGRAM = f"""
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -23,7 +24,7 @@ rows = spark.range(3).select(F.concat(F.lit("{VALUE}"), F.col("id")).cast("bigin
 for act in (rows.collect, lambda: rows.write.format("delta").save(str(Path(sys.argv[1]) / "table"))):
     try:
         act()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         print("{VALUE}" in str(error))
 spark.stop()
 """
