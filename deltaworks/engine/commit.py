@@ -24,6 +24,7 @@ from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.merge import Clause, Merge
 from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
+from deltaworks.engine.session import suit
 from deltaworks.engine.stage import TakenError
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
@@ -206,6 +207,7 @@ class Committer:
 
     def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None, parts: str | None) -> None:
         """Let Spark commit to the table's stage, as long as that takes; the guard is asked when it is done."""
+        suit(rows.sparkSession, many_rows=True)
         stage, expected = table.stage, table.version + 1
         stage.follow(table.version, files=() if how is None else table.files())
         if how is None:

@@ -8,6 +8,8 @@ from tests.direct.both import Room
 from tests.direct.shop_views import shop_views
 from tests.direct.views import views
 
+SEED = 20_261_125
+"""The same views in each run; `python -m tests.direct --views` tries others."""
 MADE = 50
 
 
@@ -19,7 +21,7 @@ def room(spark: SparkSession) -> Room:
 
 def test_views_of_the_shop_lose_no_row_by_inputs_that_are_cut(room: Room) -> None:
     """As rows change, keys move, come and go; most views read less than all of their inputs."""
-    found = list(shop_views(room, seeded(), rows=40, turns=5))
+    found = list(shop_views(room, seeded(SEED), rows=40, turns=5))
 
     assert len(found) > 10
     assert [f"{one.told}: {line}" for one in found for line in one.differences] == []
@@ -28,6 +30,4 @@ def test_views_of_the_shop_lose_no_row_by_inputs_that_are_cut(room: Room) -> Non
 
 def test_views_made_by_chance_lose_no_row_by_inputs_that_are_cut(room: Room) -> None:
     """Joins of all kinds with keys from either side, constants of branches, cases, ranks, limits, sets, null keys."""
-    first = seeded().randrange(2**32)
-
-    assert list(views(room, range(first, first + MADE), turns=4)) == []
+    assert list(views(room, range(SEED, SEED + MADE), turns=4)) == []
