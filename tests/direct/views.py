@@ -63,11 +63,16 @@ def held(
     cutting = Cutting(room, inputs, plan)
     cutting.begin(start)
     chance, found, seen = Random(view.told), list[str](), Counter[str]()
-    before, rows = plan(start), start
+    before, rows = plan({name: one.slice(0, 0) for name, one in start.items()}), start
     for turn in range(turns):
         rows = change(rows)
         cutting.follow(rows)
-        after = plan(rows)
+        try:
+            after = plan(rows)
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            continue  # whole inputs raise: there is nothing to hold against
         for touched in _touched(chance, before.select(view.keys), after.select(view.keys), keys):
             some = cutting.needed(touched)
             for name in inputs:
