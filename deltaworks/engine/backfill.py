@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
@@ -255,7 +254,7 @@ def _compute_again(
         writer.compute_again(spark, committer, wanted)
     except TooMuchError:
         raise LakeError(own.name, "has too many rows in the range", "Order shorter ranges, or rebuild it") from None
-    except PySparkException as error:
+    except Exception as error:
         if not is_of_rows(error):
             raise
         finding = f"its transform cannot compute some row: {name_of(error)}"  # its text may quote values

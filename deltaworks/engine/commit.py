@@ -26,6 +26,7 @@ from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.session import suit
 from deltaworks.engine.stage import TakenError
+from deltaworks.engine.values import unsliced
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
 __all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
@@ -272,7 +273,7 @@ class Committer:
         if how is None or self.spark is None or self.touched(table, rows, how) <= self.arrow_bytes_max:
             return None
         if rows.nbytes <= self.arrow_bytes_max:
-            return self.spark.createDataFrame(rows)
+            return self.spark.createDataFrame(unsliced(rows))
         # not through the JVM's memory, which they may be too much for; the next owner clears away what is left there
         home = table.stage.path.parent
         home.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
-from deltaworks.engine.poison import is_of_rows, name_of
+from deltaworks.engine.poison import as_pyspark, is_of_rows, name_of
 from deltaworks.errors import (
     CommitLostError,
     DeclarationError,
@@ -91,7 +91,7 @@ def is_tables_own(error: Exception, transform: Path | None) -> bool:
     if isinstance(error, ForeignCommitError | CommitLostError):
         return False
     own = (LakeError, DeclarationError, PySparkException, pa.ArrowException, DeltaError, FileNotFoundError)
-    return isinstance(error, own) or raised_in(error, transform)
+    return isinstance(as_pyspark(error), own) or raised_in(error, transform)
 
 
 def raised_in(error: Exception, file: Path | None) -> bool:

@@ -1,6 +1,8 @@
 """What changed in a table since a version, and all that is in it now, as views read them."""
 
 import logging
+import time
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,9 @@ SHARED = 16
 """An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
 in memory: so may be others at the same time."""
 SNAPSHOT = 2
-"""An input is kept from turn to turn where it is at most this part of what may be in memory."""
+"""An input is kept from turn to turn where it is at most this part of what may be in memory..."""
+SNAPSHOTS = 2
+"""...and all inputs together at most this many times as much."""
 
 
 @phase("read")
@@ -78,6 +82,7 @@ def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
 def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | None:
     """All rows of the input's present version, in memory from turn to turn; None where they are too large for that."""
     table, kept = source.table, source.snapshot
+    source.used_at = time.monotonic()
     if kept is not None and kept.version < table.version:
         kept = source.snapshot = _followed(spark, source, kept, bytes_max)
     if kept is None or kept.version > table.version:
@@ -90,6 +95,17 @@ def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | N
             return None
         kept = source.snapshot = Snapshot(rows, version=table.version, told_by=source.told_by)
     return kept
+
+
+def let_go(sources: Collection[Input], bytes_max: int) -> None:
+    """Keep no more from turn to turn than may be in memory together: what was asked for last stays."""
+    there = 0
+    for source in sorted(sources, key=lambda one: one.used_at, reverse=True):
+        if source.snapshot is None:
+            continue
+        there += source.snapshot.nbytes
+        if there > bytes_max * SNAPSHOTS:
+            source.snapshot = None
 
 
 def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int) -> Snapshot | None:

@@ -22,6 +22,7 @@ from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
+from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
@@ -380,6 +381,7 @@ class Flow:
         """What a turn has of its inputs in memory is for that turn."""
         for source in self.inputs.values():
             source.fresh = source.shown = source.feed = None
+        let_go(self.inputs.values(), self.settings.arrow_bytes_max)
 
     def accept_bad(self, name: str, *, command: int) -> dict[str, int]:
         """Let a table set aside what bronze has now, however much of it is bad; says up to which ingest batch."""

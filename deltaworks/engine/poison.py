@@ -5,6 +5,8 @@ that cannot be analysed, a file that is gone, a result that breaks a declaration
 row.
 """
 
+from typing import Any
+
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -13,7 +15,9 @@ from pyspark.errors import (
     PySparkException,
     PythonException,
     SparkRuntimeException,
+    UnknownException,
 )
+from pyspark.errors.exceptions.captured import convert_exception
 
 from deltaworks.engine.halves import TooManyError, Try, raising
 
@@ -27,8 +31,29 @@ _STATES = ("21", "22", "23", "38", "P0")
 """SQLSTATE classes about values: cardinality, data exception, constraint, external routine, raised by the transform."""
 
 
+CAUSES_MAX = 10
+
+
+def as_pyspark(error: Exception) -> Exception:
+    """What Java raised as PySpark's exception, if that has one; any other error as it is.
+
+    PySpark looks one cause deep. A row of a side of a join that is sent to all tasks raises deeper: threads wait for
+    threads there, and each wraps what it waited for. (pyspark/errors/exceptions/captured.py, unwrap_spark_exception)
+    """
+    cause: Any = getattr(error, "java_exception", None)
+    for _ in range(CAUSES_MAX):
+        if cause is None:
+            break
+        found = convert_exception(cause)
+        if not isinstance(found, UnknownException):
+            return found
+        cause = cause.getCause()
+    return error
+
+
 def is_of_rows(error: Exception) -> bool:
     """Whether an error comes from evaluating a row."""
+    error = as_pyspark(error)
     if not isinstance(error, _KINDS) or (error.getSqlState() or "")[:2] not in _STATES:
         return False
     return not (isinstance(error, PythonException) and "MemoryError" in str(error))
@@ -36,6 +61,7 @@ def is_of_rows(error: Exception) -> bool:
 
 def name_of(error: Exception) -> str:
     """What an error is called; its text may quote values."""
+    error = as_pyspark(error)
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return condition or type(error).__name__
 

@@ -6,7 +6,7 @@ nothing: it is read again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,8 +20,8 @@ from deltaworks.engine.values import told_apart
 
 Condition: TypeAlias = Mapping[str, pa.Array]
 """Rows of which each of these, columns or what is computed from them, has one of the values."""
-Compute: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
-"""A value for each row; raises UnknownError where it has none."""
+Compute: TypeAlias = Callable[[pa.Table], pa.Table]
+"""Columns of values, one for each row; raises UnknownError where a row has none."""
 CHUNKS_MAX = 64
 """Each change is a chunk of its own, and each chunk costs a question a little."""
 _GONE_MAX = 0.5
@@ -63,9 +63,9 @@ class Snapshot:
         """Whether rows can be asked for by this."""
         return name in self.schema.names or name in self._computes
 
-    def compute(self, name: str, compute: Compute) -> None:
-        """Let rows be asked for by what is computed from them: once for each row."""
-        self._computes[name] = compute
+    def compute(self, names: Collection[str], compute: Compute) -> None:
+        """Let rows be asked for by what is computed from them, columns of these names: once for each row."""
+        self._computes.update(dict.fromkeys(names, compute))
 
     @property
     def nbytes(self) -> int:
@@ -116,8 +116,10 @@ class Snapshot:
         if name in self.schema.names:
             return chunk.rows[name]
         if name not in chunk.computed:
-            found = self._computes[name](pa.Table.from_batches([chunk.rows]))
-            chunk.computed[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+            found = self._computes[name](pa.Table.from_batches([chunk.rows])).combine_chunks()
+            # of no rows there is no chunk
+            columns = (pa.array([], one.type) if not one.num_chunks else one.chunk(0) for one in found.columns)
+            chunk.computed.update(zip(found.column_names, columns, strict=True))
         return chunk.computed[name]
 
     def _remove(self, rows: pa.Table) -> None:

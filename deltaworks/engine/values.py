@@ -32,3 +32,18 @@ def told_apart(rows: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
         for name in names
     ]
     return list(zip(*signed, strict=True))
+
+
+def unsliced(rows: pa.Table) -> pa.Table:
+    """The same rows, none of whose lists and maps is a part of longer arrays.
+
+    PySpark takes no such part where some are null: it makes them anew with a mask, which Arrow refuses for parts.
+    (pyspark/sql/pandas/types.py, _check_arrow_array_timestamps_localize)
+    """
+    parts = (chunk.offset for column in rows.columns if pa.types.is_nested(column.type) for chunk in column.chunks)
+    if not any(parts):
+        return rows
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()

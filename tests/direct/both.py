@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.halves import TooManyError
-from deltaworks.engine.poison import culprits, is_of_rows
+from deltaworks.engine.poison import as_pyspark, culprits, is_of_rows
 from deltaworks.engine.spark.direct_plan import DirectPlan, planning_session
 from deltaworks.engine.spark.internals import Internals
 from deltaworks.engine.writers.writer import frame
@@ -51,6 +51,7 @@ class Outcome:
 
 
 def _raised(error: Exception) -> tuple[str, str | None, str | None, bool]:
+    error = as_pyspark(error)
     condition = error.getCondition() if isinstance(error, PySparkException) else str(error)[:500]
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return type(error).__name__, condition, state, is_of_rows(error)
@@ -109,8 +110,20 @@ class Both:
         return Outcome.of(lambda: self.direct(given)), Outcome.of(lambda: self.ordinary(given))
 
     def culprits(self, given: Given, of: str) -> tuple[list[int] | str, list[int] | str]:
-        """Which rows of an input raise alone, directly and ordinarily."""
-        return self._found(self.direct, given, of), self._found(self.ordinary, given, of)
+        """Which rows of an input raise alone: where plans are kept, which ask the ordinary way then, and ordinarily.
+
+        What a row without a match would raise in a join is raised or not by how Spark plans it.
+        """
+
+        def kept(given: Given) -> pa.Table:
+            try:
+                return self.direct(given)
+            except Exception as error:
+                if not is_of_rows(error):
+                    raise
+                return self.ordinary(given)
+
+        return self._found(kept, given, of), self._found(self.ordinary, given, of)
 
     def _found(self, compute: Callable[[Given], pa.Table], given: Given, of: str) -> list[int] | str:
         try:

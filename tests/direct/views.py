@@ -14,10 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from deltaworks.engine.needed import needed
 from deltaworks.engine.poison import is_of_rows
-from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
+from deltaworks.engine.snapshot import Snapshot, UnknownError
 from deltaworks.engine.spark.direct_plan import DirectPlan
-from deltaworks.engine.spark.pushed_keys import PushedKeys, conditions
+from deltaworks.engine.spark.pushed_keys import Expression, PushedKeys, computed
 from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.replacing import semi
 from tests.differential import contents
@@ -85,7 +86,7 @@ def held(
     found += [f"snapshot of {name} differs" for name in cutting.strayed(rows)]
     plan.close()
     cutting.close()
-    return Found(told=f"{view.told} by {view.keys}: {dict(pushed.places)}", differences=found, cut=seen)
+    return Found(told=f"{view.told} by {view.keys}: {pushed.places}", differences=found, cut=seen)
 
 
 def views(room: Room, seeds: Iterable[int], *, turns: int = 6) -> Iterator[str]:
@@ -159,7 +160,8 @@ class Cutting:
 
     def needed(self, keys: pa.Table) -> Rows:
         """What these keys can be made from."""
-        return {name: self._those(name, kept, keys) for name, kept in self._kept.items()}
+        known = self._known(tuple(keys.column_names), keys.schema)
+        return needed(self._kept, [(keys, known)])
 
     def strayed(self, rows: Rows) -> list[str]:
         """Snapshots that have other rows than they should."""
@@ -170,29 +172,24 @@ class Cutting:
         for plan in self._plans:
             plan.close()
 
-    def _those(self, name: str, kept: Snapshot, keys: pa.Table) -> pa.Table:
-        names = tuple(keys.column_names)
+    def _known(self, names: tuple[str, ...], schema: pa.Schema) -> PushedKeys:
         if names not in self._pushed:
-            self._pushed[names] = self._plan.pushed_keys(keys.schema)
-        wanted: list[Condition] | None = conditions(name, [(keys, self._pushed[names])])
-        for text in {text for one in wanted or () for text in one}:
-            if not kept.knows(text):
-                kept.compute(text, self._compute(name, text))
-        try:
-            return kept.rows() if wanted is None else kept.those(wanted)
-        except UnknownError:
-            return kept.rows()
+            known = self._pushed[names] = self._plan.pushed_keys(schema)
+            for name, kept in self._kept.items():
+                if expressions := known.expressions_of(name):
+                    kept.compute(expressions, self._compute(name, expressions))
+        return self._pushed[names]
 
-    def _compute(self, name: str, text: str) -> Callable[[pa.Table], pa.ChunkedArray]:
+    def _compute(self, name: str, expressions: Mapping[str, Expression]) -> Callable[[pa.Table], pa.Table]:
         plan = DirectPlan(
-            self._room.planning, self._room.internals,
-            lambda frames: frames[name].select(F.expr(text).alias("value")), {name: self._inputs[name]},
+            self._room.planning, self._room.internals, lambda frames: computed(frames[name], expressions),
+            {name: self._inputs[name]},
         )  # fmt: skip
         self._plans.append(plan)
 
-        def compute(rows: pa.Table) -> pa.ChunkedArray:
+        def compute(rows: pa.Table) -> pa.Table:
             try:
-                return plan({name: rows})["value"]
+                return plan({name: rows})
             except Exception as error:
                 if is_of_rows(error):
                     raise UnknownError from error
@@ -291,7 +288,7 @@ def made(chance: Random) -> View:
     return chance.choice((
         _grouped, _grouped, _joined, _joined, _joined, _joined, _joined_thrice, _united, _united, _ranked, _limited,
         _within,
-        _parted, _set_of, _regrouped,
+        _parted, _set_of, _regrouped, _windowed, _paired,
     ))(chance)  # fmt: skip
 
 
@@ -485,3 +482,45 @@ def _regrouped(chance: Random) -> View:
         .selectExpr("*", f"{text} as h").groupBy(*keys).agg(F.count("*").alias("n"), F.sum("p").alias("p")),
         keys=keys,
     )  # fmt: skip
+
+
+def _windowed(chance: Random) -> View:
+    """Windows that overlap: a row is in some of them, and beyond a join."""
+    slide = chance.choice(("30 minutes", "1 hour"))
+    window = chance.choice((f"window(at, '2 hours', '{slide}')", f"window(at, '90 minutes', '{slide}', '10 minutes')"))
+    keys = chance.choice((("until",), ("since", "a"), ("until", "a"), ("a",)))
+    joined = chance.random() < 0.4  # some
+
+    def call(frames: Mapping[str, DataFrame]) -> DataFrame:
+        made = frames["one"].selectExpr(f"{window} as w", "a", "id", "p")
+        if joined:
+            made = made.join(frames["two"].selectExpr("a", "b as theirs"), "a")
+        return (
+            made.groupBy("w", "a")
+            .agg(F.count("*").alias("n"), F.sum("p").alias("p"))
+            .selectExpr("w.start as since", "w.end as until", "a", "n", "p")
+        )
+
+    return View(told=f"one in {window} {joined}", call=call, keys=keys)
+
+
+def _paired(chance: Random) -> View:
+    """Pairs of what belongs together: keys of both sides, of which a part may be asked for, and others beside them."""
+    how = chance.choice(("inner", "left", "right", "left_semi", "left_anti"))
+    same = chance.choice(("a", "T", "d"))
+    distinct, third = chance.random() < 0.6, chance.choice(HOW)
+    one_sided = how in ("left_semi", "left_anti")
+    sided = third in ("left_semi", "left_anti")
+    keys = ("mine",) if one_sided or sided else ("mine", "theirs")
+
+    def call(frames: Mapping[str, DataFrame]) -> DataFrame:
+        mine = frames["one"].selectExpr(same, "b as mine")
+        theirs = frames["one"].where("ok").selectExpr(f"{same}", "b as theirs")
+        if distinct:
+            mine, theirs = mine.distinct(), theirs.distinct()
+        pairs = mine.join(theirs, same, how)
+        named = frames["two"].selectExpr("b as mine", "T as name").distinct()
+        made = pairs.join(named, "mine", third)
+        return made.groupBy(*keys).agg(F.count("*").alias("n"), F.max(same).alias("same"))
+
+    return View(told=f"pairs of one {how} by {same} {distinct} {third}", call=call, keys=keys)

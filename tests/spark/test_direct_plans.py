@@ -1,5 +1,6 @@
 """A plan that is kept gives what Spark ordinarily gives. `python -m tests.direct` tries many more transforms."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pandas as pd  # type: ignore[import-untyped]  # it brings no types
@@ -11,12 +12,16 @@ from pyspark.sql import functions as F
 from deltaworks.engine.spark.direct_plan import DirectPlan
 from deltaworks.engine.spark.internals import NAMES
 from deltaworks.engine.spark.refusals import NotDirectError
+from deltaworks.engine.writers.writer import frame
 from tests.chance import seeded
 from tests.direct.both import Both, Outcome, Room
-from tests.direct.differences import Found
+from tests.direct.differences import Found, culprits_of, several, shop_functions
 from tests.direct.rows import INPUTS, SCHEMA, rows
 
 SEED = 20_261_125
+"""The same transforms in each run; `python -m tests.direct` tries others."""
+MADE = 300
+CULPRITS = 12
 Frames = Mapping[str, DataFrame]
 
 
@@ -24,6 +29,59 @@ Frames = Mapping[str, DataFrame]
 def room(spark: SparkSession) -> Room:
     """Give sessions to plan in, and to compute ordinarily in."""
     return Room(spark)
+
+
+def test_the_shop_computes_the_same_in_both_ways(room: Room) -> None:
+    """Every transform and keys_from, over none, one, sixty and four hundred rows of each input; none is refused."""
+    found = [one for _, one in shop_functions(room, seeded(SEED), (60, 0, 1, 400))]
+
+    assert len(found) > 50
+    assert [one.told for one in found if one.seen.get("rows", 0) == 0] == []
+    assert [f"{one.told}: {one.refused}" for one in found if one.refused is not None] == []
+    assert [str(one) for one in found if one.differences] == []
+
+
+def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> None:
+    """Over rows that change, none of them, rows that raise, and good ones after these: rows, types, refusals."""
+    found = list(several(room, range(SEED, SEED + MADE), batches=1, large=0.02))
+    seen = sum((Counter(one.seen) for one in found), Counter[str]())
+
+    assert [str(one) for one in found if one.differences] == []
+    assert len(set(seen) - {"rows", "no rows", "not analysed"}) >= 8, "rows that raise in many ways"
+    assert seen["rows"] > MADE
+    assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
+
+
+def test_rows_that_raise_are_found_by_halves_alike(room: Room) -> None:
+    """The same rows are left out of a table, whichever way it is computed in."""
+    found, seed = list[tuple[object, object]](), SEED
+    while len(found) < CULPRITS:
+        one = culprits_of(room, seed)
+        found += [] if one is None else [one]
+        seed += 1
+
+    assert any(direct for direct, _ in found)
+    assert [one for one in found if one[0] != one[1]] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.list_(pa.timestamp("us", "UTC")), [[0, 1], None, [2], [], None]),
+        (pa.list_(pa.struct([("a", pa.int32())])), [[{"a": 1}], None, [{"a": 2}], [], None]),
+        (pa.map_(pa.string(), pa.int32()), [[("a", 1)], None, [("b", 2)], [], None]),
+        (
+            pa.struct([("a", pa.list_(pa.list_(pa.int32())))]),
+            [{"a": [[1]]}, None, {"a": None}, {"a": [[2], None]}, None],
+        ),
+    ],
+    ids=str,
+)
+def test_a_part_of_rows_is_taken_as_it_is(spark: SparkSession, kind: pa.DataType, values: list[object]) -> None:
+    """Rows are halved to find those that raise; lists and maps of a part lie among the others' values."""
+    part = pa.table({"x": pa.array(values, kind)}).slice(1, 3)
+
+    assert frame(spark, part).toArrow().to_pylist() == part.to_pylist()
 
 
 def _udf(frames: Frames) -> DataFrame:

@@ -35,6 +35,10 @@ CASTS = 'F.sum(F.expr("if(name rlike \'^[0-9]\', cast(name as int), dues)")).cas
 SUM = 'F.sum("words").alias("words")'
 REFUSES = 'F.sum(F.expr("if(words = 13, raise_error(\'no\'), words)")).cast("bigint").alias("words")'
 FUNCTION = 'F.sum(F.udf(lambda words: words * (13 // (13 - words)) ** 0, "int")("words")).alias("words")'
+GROUPED = "return notes.groupBy("
+SENT_TO_ALL = """words = F.expr("words * (13 - words) div (13 - words)").alias("words")
+    notes = notes.drop("words").join(F.broadcast(notes.select("note_id", words)), "note_id")
+    return notes.groupBy("""
 TABLE = '''"""Notes of a member written one after the other."""
 
 from deltaworks.words import Column, Table, correct, minutes, stateful
@@ -203,16 +207,23 @@ def test_rows_that_cannot_be_computed_are_left_out_and_come_in_when_the_transfor
     assert replay(owner, fault.table, number=8) == {"moved": 0, "still_refused": 0}
 
 
-def test_row_that_a_python_function_raises_for_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    """As one that an expression raises for; Python raises it in a process of its own."""
-    fault = spoilt(DAYS, tmp_path)
-    path, _, divides = SPOILT[DAYS]
-    fault.project.edit(path, divides, FUNCTION)
-    owner = Owner(spark, fault.settings, "tiny", only=fault.only())
+@pytest.mark.parametrize(
+    ("sound", "spoilt", "error"),
+    [(WORDS, FUNCTION, "PYTHON_EXCEPTION"), (GROUPED, SENT_TO_ALL, "DIVIDE_BY_ZERO")],
+    ids=["Python raises it in a process of its own", "a thread raises it that another one waits for"],
+)
+def test_row_that_raises_elsewhere_is_left_out(
+    spark: SparkSession, tmp_path: Path, sound: str, spoilt: str, error: str
+) -> None:
+    """As one that an expression raises for in the one task."""
+    project = tiny(tmp_path / "project")
+    project.edit(DAYS_FILE, sound, spoilt)
+    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
+    owner = Owner(spark, settings, "tiny", only=("silver.notes", DAYS))
 
-    take(owner, fault.log, records(range(8), bad=[3]))
+    take(owner, Log(), records(range(8), bad=[3]))
 
-    assert [one.error for one in unfit(owner, DAYS)] == ["PYTHON_EXCEPTION"]
+    assert [one.error for one in unfit(owner, DAYS)] == [error]
     assert owner.rows(DAYS)[0]["notes"] == 7
 
 

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from deltaworks.engine.feed import SNAPSHOTS, let_go
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.snapshot import CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
+from deltaworks.engine.writers.writer import Input
 from tests.chance import seeded
 from tests.differential import contents
 
@@ -156,7 +159,7 @@ def test_rows_are_asked_for_as_a_filter_would() -> None:
     chance = seeded()
     rows = [_row(chance) for _ in range(60)]
     kept = _snapshot(rows)
-    kept.compute("key % 2", lambda table: pc.bit_wise_and(table["key"], 1))
+    kept.compute(["key % 2"], lambda table: pa.table({"key % 2": pc.bit_wise_and(table["key"], 1)}))
     asked = 0
 
     for version in range(1, 60):
@@ -195,15 +198,16 @@ def test_what_is_computed_from_a_row_is_computed_once() -> None:
     chance = seeded()
     computed = Counter[int]()
 
-    def compute(table: pa.Table) -> pa.ChunkedArray:
+    def compute(table: pa.Table) -> pa.Table:
         computed.update(table["key"].to_pylist())
-        return table["key"]
+        return pa.table({"same": table["key"], "as text": table["key"].cast(pa.string())})
 
     kept = _snapshot([(at, None, None, None, None, None, None) for at in range(10)])
-    kept.compute("same", compute)
+    kept.compute(["same", "as text"], compute)
     for version in range(1, 5):
         kept.follow(_feed(("insert", [(version + 10, *_row(chance)[1:])])), version=version)
-        kept.those([{"same": pa.array([3, version + 10], pa.int64())}])
+        found = kept.those([{"same": pa.array([3, version + 10], pa.int64())}, {"as text": pa.array(["4"])}])
+        assert found["key"].to_pylist() == [3, 4, version + 10]
 
     assert set(computed) == {*range(10), *range(11, 15)}
     assert set(computed.values()) == {1}
@@ -212,11 +216,11 @@ def test_what_is_computed_from_a_row_is_computed_once() -> None:
 def test_what_cannot_be_computed_for_a_row_is_not_asked_by() -> None:
     """The caller takes all rows then; the snapshot is as it was."""
 
-    def compute(table: pa.Table) -> pa.ChunkedArray:
+    def compute(table: pa.Table) -> pa.Table:
         raise UnknownError(table.num_rows)
 
     kept = _snapshot([(1, None, None, None, None, None, None)])
-    kept.compute("raises", compute)
+    kept.compute(["raises"], compute)
 
     with pytest.raises(UnknownError):
         kept.those([{"raises": pa.array([1])}])
@@ -234,3 +238,18 @@ def test_nothing_is_there_is_asked_for_and_follows() -> None:
 
     assert kept.rows().num_rows == 0
     assert set(REMOVED) == {"delete", "update_preimage"}
+
+
+def test_inputs_that_were_asked_for_last_stay_in_memory() -> None:
+    """All together are bounded; one that alone is too much goes too."""
+    kept = [_snapshot([_row(seeded(at)) for _ in range(20)]) for at in range(4)]
+    table = cast("OwnedTable", None)
+    inputs = [Input(table=table, snapshot=one, used_at=at) for at, one in zip((3.0, 9.0, 7.0, 1.0), kept, strict=True)]
+    inputs.append(Input(table=table, used_at=99.0))
+    two = kept[1].nbytes + kept[2].nbytes
+
+    let_go(inputs, (two + 1) // SNAPSHOTS + 1)
+
+    assert [one.snapshot for one in inputs] == [None, kept[1], kept[2], None, None]
+    let_go(inputs, 1)
+    assert [one.snapshot for one in inputs] == [None] * 5

@@ -109,7 +109,7 @@ class DirectPlan:
         """
         with self._spark.active(self._session):
             values = {one.name: self._frame(self._session, pa.schema([one])) for one in keys}
-            return pushed_keys(self._made, self._frames, keys, values, self._spark)
+            return pushed_keys(self._made, self._frames, self._schemas, keys, values, self._spark)
 
     def close(self) -> None:
         """Let its file go; it is not used any more."""

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, JVMView  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.sql import SparkSession
+from pyspark.sql.classic.column import Column
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.SparkEnv": ("blockManager", "memoryManager", "metricsSystem"),
@@ -27,9 +28,15 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
     "org.apache.spark.rdd.RDD": ("compute", "partitions"),
     "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
-    "org.apache.spark.sql.catalyst.expressions.Expression": ("children", "references", "semanticEquals"),
+    "org.apache.spark.sql.catalyst.expressions.Expression": ("children",),
+    "org.apache.spark.sql.catalyst.plans.logical.Aggregate": ("aggregateExpressions", "groupingExpressions"),
+    "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
+    "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
+    "org.apache.spark.sql.catalyst.plans.logical.Join": ("condition", "joinType"),
+    "org.apache.spark.sql.catalyst.plans.logical.Project": ("projectList",),
     "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "withNewChildren"),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
+    "org.apache.spark.sql.classic.ExpressionUtils": ("column",),
     "org.apache.spark.sql.classic.SparkSession": (
         *("clearActiveSession", "getActiveSession", "setActiveSession"),
         "parseDataType",
@@ -67,6 +74,14 @@ def scala_object(jvm: JVMView, name: str) -> JavaObject:
     return getattr(found, "MODULE$")
 
 
+def listed(many: JavaObject) -> list[Any]:
+    """A Scala sequence as Java objects.
+
+    By number: at the end of an iterator Java raises, and PySpark asks it a hundred questions about that.
+    """
+    return [many.apply(at) for at in range(many.size())]
+
+
 def rdd_id(node: JavaObject) -> int:
     """The number of the RDD that a leaf of a plan reads."""
     return int(node.rdd().id())
@@ -96,6 +111,8 @@ class Internals:
         self.new_file, self.new_stream = jvm.java.io.FileOutputStream, jvm.java.io.DataOutputStream
         self.new_limit = jvm.org.apache.spark.sql.execution.LocalLimitExec
         self.new_coalesce = jvm.org.apache.spark.sql.execution.CoalesceExec
+        self.new_alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
+        self.columns = scala_object(jvm, "org.apache.spark.sql.classic.ExpressionUtils")
         self.read_file = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile
         self.object = jvm.java.lang.Object
         self._settings: tuple[SparkSession, JavaObject] | None = None
@@ -120,12 +137,14 @@ class Internals:
             buffer.add(one)
         return self.converters.asScala(buffer).toSeq()
 
-    def list(self, many: JavaObject) -> list[Any]:
-        """A Scala sequence as Java objects.
+    def column(self, expression: JavaObject) -> Column:
+        """An expression of a plan as a column of DataFrames."""
+        return Column(self.columns.column(expression))
 
-        By number: at the end of an iterator Java raises, and PySpark asks it a hundred questions about that.
-        """
-        return [many.apply(at) for at in range(many.size())]
+    def named(self, expression: JavaObject, column: JavaObject) -> Column:
+        """The same as the column of a plan that others name by its number."""
+        nothing = self.sequence([])
+        return self.column(self.new_alias(expression, column.name(), column.exprId(), nothing, self.none, nothing))
 
     def task_settings(self, session: SparkSession) -> JavaObject:
         """A session's settings as a task reads them; those of a planning session do not change."""

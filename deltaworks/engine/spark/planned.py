@@ -15,7 +15,6 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.phases import phase, went_directly, went_ordinarily
@@ -83,7 +82,7 @@ class Plans:
                 try:
                     task()
                 except Exception as error:  # noqa: BLE001  # the turn does without
-                    log.warning("nothing was planned ahead: %s", _told(error))
+                    log.warning("nothing was planned ahead: %s", name_of(error))
 
         with self._lock:
             if self._threads is None:
@@ -116,7 +115,7 @@ class Plans:
         except NotDirectError as error:
             why_not = str(error)
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
-            why_not = f"cannot be planned: {_told(error)}"
+            why_not = f"cannot be planned: {name_of(error)}"
         log.info("%s is computed in the ordinary way: %s", place, why_not)
         return None, why_not
 
@@ -183,8 +182,8 @@ class Planned:
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
             if is_of_rows(error):  # the ordinary way says which it is
                 return f"a row raised {name_of(error)}"
-            log.warning("%s is computed in the ordinary way from now on: %s", self.place, _told(error))
-            PLANS.drop(way, why := f"its plan failed: {_told(error)}")
+            log.warning("%s is computed in the ordinary way from now on: %s", self.place, name_of(error))
+            PLANS.drop(way, why := f"its plan failed: {name_of(error)}")
             return why
 
     def _tell(self, why_not: str) -> None:
@@ -226,8 +225,3 @@ class Planned:
 
     def _make(self, session: SparkSession, internals: Internals) -> DirectPlan:
         return DirectPlan(session, internals, self.function, self.inputs)
-
-
-def _told(error: Exception) -> str:
-    """An error in one line, without values of rows."""
-    return name_of(error) if isinstance(error, PySparkException) else type(error).__name__

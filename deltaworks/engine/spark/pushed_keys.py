@@ -1,14 +1,20 @@
-"""Which columns of a view's inputs decide its keys: asked of the optimiser once, when the view is planned.
+"""What decides which rows of its inputs a view's keys need: asked of the optimiser once, when the view is planned.
 
 The view is planned with a condition on each key, `key = (a value that is not known)`. Where the optimiser pushes that
 down to an input, as `column = (that value)`, rows whose column has another value have no part in the key's rows. A
 value that is not known is a scalar subquery: a literal would be computed with, and what holds for it alone be taken for
-what holds for all.
+what holds for all. Beyond an Expand (overlapping windows) the optimiser pushes nothing: a row takes part there where
+one of what is made of it has the value.
+
+Where a place has no such condition, a join may say what it needs of it: rows that meet no row of the other side have no
+part in the result. So it needs those that are equal to some row that another place needs.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -16,42 +22,67 @@ from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from deltaworks.engine.snapshot import Condition
-from deltaworks.engine.spark.internals import Internals, rdd_id
+from deltaworks.engine.spark.internals import Internals, listed, rdd_id
 
-Decides = Mapping[str, str]
-"""Of one place where an input is read: by key, the column that must be equal to it, or SQL over columns."""
+_Equals = list[tuple[JavaObject, str]]
+"""Expressions that must all be equal to a key."""
+_LEFT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "RightOuter"})
+"""Joins in which a row of the left side without one of the right side has no part in the result."""
+_RIGHT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "LeftOuter", "LeftAnti"})
+_LEFT_STAYS = frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"})
+"""Joins in which a row of the result has the values of one of the left side."""
+_RIGHT_STAYS = frozenset({"Inner", "Cross", "RightOuter"})
+_numbers = count(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """Rows are needed whose column is equal to that of some row that another place needs."""
+
+    column: str
+    place: int
+    its_column: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place where an input is read."""
+
+    input: str
+    decides: tuple[Mapping[str, str], ...] = ()
+    """Rows are needed for which one of these holds: by key, the column that must be equal to it, or an expression."""
+    joined: tuple[Joined, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression:
+    """What is computed from a row of an input."""
+
+    java: JavaObject
+    columns: Sequence[JavaObject]
+    """The input's, as it names them."""
+    spark: Internals
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushedKeys:
-    """For each input, of every place where it is read, what of its rows decides which key.
+    """All places where inputs are read, with what is needed of each; an input that is at no place is read whole."""
 
-    An input of which a place has nothing such, or that the plan does not name, is not there: it is read whole.
-    """
+    places: tuple[Place, ...] = ()
+    expressions: Mapping[str, Expression] = field(default_factory=dict)
+    """By what the places call them: names that nothing else has."""
 
-    places: Mapping[str, tuple[Decides, ...]]
-
-
-def conditions(name: str, given: Sequence[tuple[pa.Table, PushedKeys | None]]) -> list[Condition] | None:
-    """Which rows of an input these keys, or parts of keys, can be made from, each with what decides about its columns.
-
-    None: all of them may be needed. What holds where all columns have a value need not hold where one is null.
-    """
-    found: list[Condition] = []
-    for keys, known in given:
-        places = None if known is None else known.places.get(name)
-        if places is None or any(column.null_count for column in keys.columns):
-            return None
-        found += [{column: keys[key].unique() for key, column in place.items()} for place in places]
-    return found
+    def expressions_of(self, name: str) -> dict[str, Expression]:
+        """Those over an input."""
+        used = {what for one in self.places if one.input == name for by_key in one.decides for what in by_key.values()}
+        return {what: one for what, one in self.expressions.items() if what in used}
 
 
 def pushed_keys(
-    made: DataFrame, frames: Mapping[str, DataFrame], keys: pa.Schema, values: Mapping[str, DataFrame],
-    internals: Internals,
+    made: DataFrame, frames: Mapping[str, DataFrame], schemas: Mapping[str, pa.Schema], keys: pa.Schema,
+    values: Mapping[str, DataFrame], internals: Internals,
 ) -> PushedKeys:  # fmt: skip
-    """Ask the optimiser of Spark about a view over these frames of its inputs.
+    """Ask the optimiser of Spark about a view over these frames of its inputs, which have these schemas.
 
     `keys` all have a value: what holds then need not hold where one is null, or is not among these columns.
     `values`: for each key a frame of its column, of which the value that is not known is made; those of one frame would
@@ -62,91 +93,222 @@ def pushed_keys(
         unknown = values[name].agg(F.max(F.col(f"`{name}`")).alias(name)).scalar()
         asked = asked.where(F.col(f"`{name}`") == unknown)
     inputs = {rdd_id(frame._jdf.queryExecution().analyzed()): name for name, frame in frames.items()}  # noqa: SLF001  # the only way to a plan
-    before = Counter(leaf.name for leaf in _leaves(made, inputs, internals))
-    after = list(_leaves(asked, inputs, internals))
-    if Counter(leaf.name for leaf in after) != before:  # a branch was planned away: nobody knows for which keys
-        return PushedKeys(places={})
-    found: dict[str, list[Decides]] = {name: [] for name in frames}
-    for leaf in after:
-        if leaf.name:
-            found[leaf.name].append(_decides(leaf, frames[leaf.name], keys, internals))
-    return PushedKeys(places={name: tuple(places) for name, places in found.items() if places and all(places)})
+    before, after = (_Plan(one, inputs, schemas, keys, internals) for one in (made, asked))
+    if before.reads != after.reads:  # a branch was planned away: nobody knows for which keys
+        return PushedKeys()
+    return after.found()
+
+
+def computed(frame: DataFrame, expressions: Mapping[str, Expression]) -> DataFrame:
+    """A column for each of these expressions over an input."""
+    mine = {str(one.name()): one for one in listed(frame._jdf.queryExecution().analyzed().output())}  # noqa: SLF001  # the only way to a plan
+    given = {
+        _id(column): one.spark.named(mine[str(column.name())], column)
+        for one in expressions.values() for column in one.columns
+    }  # fmt: skip
+    return frame.select(*given.values()).select(
+        *(one.spark.column(one.java).alias(name) for name, one in expressions.items())
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Leaf:
-    """A place where an input is read, with the condition right above it."""
+class _Node:
+    """A node of a plan."""
 
-    name: str
-    node: JavaObject
-    condition: JavaObject | None
+    java: JavaObject
+    kind: str
+    children: Sequence["_Node"]
+    place: int | None
+    """Which one it is, where it is an input."""
 
-
-def _leaves(frame: DataFrame, inputs: Mapping[int, str], internals: Internals) -> Iterator[_Leaf]:
-    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # the only way to a plan
-    yield from _below(plan, None, inputs, internals)
-
-
-def _below(node: JavaObject, above: JavaObject | None, inputs: Mapping[int, str], spark: Internals) -> Iterator[_Leaf]:
-    children = spark.list(node.children())
-    if not children:
-        name = inputs.get(rdd_id(node)) if _kind(node) == "LogicalRDD" else None
-        condition = above.condition() if above is not None and _kind(above) == "Filter" else None
-        yield _Leaf(name=name or "", node=node, condition=condition)
-    for child in children:
-        yield from _below(child, node, inputs, spark)
+    @cached_property
+    def ids(self) -> frozenset[int]:
+        """The numbers of its columns."""
+        return frozenset(_id(one) for one in listed(self.java.output()))
 
 
-def _decides(leaf: _Leaf, frame: DataFrame, keys: pa.Schema, spark: Internals) -> Decides:
-    """What of the input's rows must be equal to a key there."""
-    columns = {int(one.exprId().id()): str(one.name()) for one in spark.list(leaf.node.output())}
-    found: dict[str, str] = {}
-    for equal in _equalities(leaf.condition, spark):
-        sides = equal.left(), equal.right()
-        for mine, value in (sides, sides[::-1]):
-            if _kind(value) != "ScalarSubquery":
-                continue
-            key = _key(value, spark)
-            # zero and minus zero, and NaN, are equal otherwise in Arrow
-            if key not in keys.names or pa.types.is_floating(keys.field(key).type):
-                continue
-            if _kind(mine) == "AttributeReference":
-                name = columns.get(int(mine.exprId().id()))
-                text = name
+class _Plan:
+    """An optimised plan, looked through."""
+
+    def __init__(
+        self, frame: DataFrame, inputs: Mapping[int, str], schemas: Mapping[str, pa.Schema], keys: pa.Schema,
+        internals: Internals,
+    ) -> None:  # fmt: skip
+        self._inputs, self._schemas, self._keys, self._spark = inputs, schemas, keys, internals
+        self._names: list[str] = []
+        self._decides: dict[int, tuple[Mapping[str, str], ...]] = {}
+        self._expressions: dict[str, Expression] = {}
+        self._top = self._node(frame._jdf.queryExecution().optimizedPlan())  # noqa: SLF001  # the only way to a plan
+
+    @property
+    def reads(self) -> Counter[str]:
+        """How often it reads which input."""
+        return Counter(self._names)
+
+    def found(self) -> PushedKeys:
+        """What is needed at each place."""
+        self._look(self._top, [[]])
+        joined: dict[int, list[Joined]] = {}
+        for place, one in self._joins(self._top):
+            joined.setdefault(place, []).append(one)
+        places = tuple(
+            Place(input=name, decides=self._decides.get(at, ()), joined=tuple(joined.get(at, ())))
+            for at, name in enumerate(self._names)
+        )
+        return PushedKeys(places=places, expressions=self._expressions)
+
+    def _node(self, java: JavaObject) -> _Node:
+        kind, children = _kind(java), [self._node(child) for child in listed(java.children())]
+        place = None
+        if not children:
+            name = self._inputs.get(rdd_id(java)) if kind == "LogicalRDD" else None
+            self._names.append(name or "")
+            place = len(self._names) - 1
+        return _Node(java=java, kind=kind, children=children, place=place)
+
+    def _look(self, node: _Node, alternatives: list[_Equals]) -> None:
+        """Follow conditions down to the inputs; of `alternatives` one holds for each row that is needed."""
+        match node.kind:
+            case "Filter":
+                mine = list(self._equals(node.java.condition()))
+                self._look(node.children[0], [[*one, *mine] for one in alternatives])
+            case "Project":
+                made = dict(_made(node.java.projectList()))
+                only_passed = all(_is_column(one) and _id(one) == name for name, one in made.items())
+                self._look(node.children[0], alternatives if only_passed else self._instead(alternatives, [made]))
+            case "Expand":
+                ids = [_id(one) for one in listed(node.java.output())]
+                made_of = [dict(zip(ids, listed(one), strict=True)) for one in listed(node.java.projections())]
+                self._look(node.children[0], self._instead(alternatives, made_of))
+            case "LogicalRDD" if node.place is not None and self._names[node.place]:
+                found = tuple(self._decided(node, one) for one in alternatives)
+                if all(found):
+                    self._decides[node.place] = found
+            case _:
+                for child in node.children:
+                    self._look(child, [[]])
+
+    def _instead(self, alternatives: list[_Equals], made: Sequence[Mapping[int, JavaObject]]) -> list[_Equals]:
+        """The same about what columns are made of, in one of these ways."""
+        return [[(self._over(what, one), key) for what, key in equals] for equals in alternatives for one in made]
+
+    def _over(self, expression: JavaObject, made: Mapping[int, JavaObject]) -> JavaObject:
+        """An expression over what its columns are made of."""
+        if _is_column(expression):
+            return made[_id(expression)]
+        children = listed(expression.children())
+        return expression.withNewChildren(self._spark.sequence([self._over(one, made) for one in children]))
+
+    def _equals(self, condition: JavaObject) -> Iterator[tuple[JavaObject, str]]:
+        """What must be equal to which key."""
+        for equal in _equalities(condition):
+            sides = equal.left(), equal.right()
+            for mine, value in (sides, sides[::-1]):
+                if _kind(value) != "ScalarSubquery":
+                    continue
+                key = _key(value)
+                if key in self._keys.names and _comparable(self._keys.field(key).type):
+                    yield mine, key
+
+    def _decided(self, leaf: _Node, equals: _Equals) -> Mapping[str, str]:
+        assert leaf.place is not None
+        found: dict[str, str] = {}
+        for what, key in equals:
+            if _is_column(what):
+                found[key] = str(what.name())
             else:
-                text = _sql(mine, frame)
-            if text is not None:
-                found[key] = text
-    return found
+                found[key] = name = f"expression {next(_numbers)} of {self._names[leaf.place]}"
+                self._expressions[name] = Expression(java=what, columns=listed(leaf.java.output()), spark=self._spark)
+        return found
+
+    def _joins(self, node: _Node) -> Iterator[tuple[int, Joined]]:
+        """What joins say about which place."""
+        for child in node.children:
+            yield from self._joins(child)
+        if node.kind != "Join" or not node.java.condition().isDefined():
+            return
+        (left, right), how = node.children, str(node.java.joinType())
+        for equal in _equalities(node.java.condition().get()):
+            one, other = equal.left(), equal.right()
+            if {_kind(one), _kind(other)} != {"AttributeReference"}:
+                continue
+            if _id(one) in right.ids:
+                one, other = other, one
+            mine, theirs = self._origin(left, _id(one)), self._origin(right, _id(other))
+            if mine is None or theirs is None:
+                continue
+            if how in _RIGHT_NEEDS_MATCHES:
+                yield theirs[0], Joined(column=theirs[1], place=mine[0], its_column=mine[1])
+            if how in _LEFT_NEEDS_MATCHES:
+                yield mine[0], Joined(column=mine[1], place=theirs[0], its_column=theirs[1])
+
+    def _origin(self, node: _Node, column: int) -> tuple[int, str] | None:
+        """The place and the column of an input that a column's values are.
+
+        Rows of the input with other values there make no row with this value, and change none.
+        """
+        match node.kind:
+            case "LogicalRDD" if node.place is not None and self._names[node.place]:
+                input_of = self._names[node.place]
+                name = next(str(one.name()) for one in listed(node.java.output()) if _id(one) == column)
+                return (node.place, name) if _comparable(self._schemas[input_of].field(name).type) else None
+            case "Filter" | "Sort":
+                return self._origin(node.children[0], column)
+            case "Project":
+                return self._passed(node, node.java.projectList(), column)
+            case "Aggregate":
+                grouped = {_id(one) for one in listed(node.java.groupingExpressions()) if _is_column(one)}
+                return self._passed(node, node.java.aggregateExpressions(), column, among=grouped)
+            case "Join":
+                (left, right), how = node.children, str(node.java.joinType())
+                if column in left.ids:
+                    return self._origin(left, column) if how in _LEFT_STAYS else None
+                return self._origin(right, column) if how in _RIGHT_STAYS else None
+            case _:
+                return None
+
+    def _passed(
+        self, node: _Node, columns: JavaObject, column: int, *, among: set[int] | None = None
+    ) -> tuple[int, str] | None:
+        """The origin of a column that a node passes on under this or another name."""
+        what = dict(_made(columns)).get(column)
+        if what is None or not _is_column(what) or (among is not None and _id(what) not in among):
+            return None
+        return self._origin(node.children[0], _id(what))
 
 
-def _sql(expression: JavaObject, frame: DataFrame) -> str | None:
-    """An expression over an input as SQL; None where that would mean something else."""
-    text = str(expression.sql())
-    try:
-        written = frame.select(F.expr(text).alias("_"))._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # the only way to a plan
-        alias = written.projectList().head()
-        same = bool(alias.child().semanticEquals(expression))
-    except Exception:  # noqa: BLE001  # not all that a plan holds can be written: then the input is read whole
-        return None
-    return text if same else None
-
-
-def _equalities(condition: JavaObject | None, spark: Internals) -> Iterator[JavaObject]:
+def _equalities(condition: JavaObject) -> Iterator[JavaObject]:
     """The equalities that all must hold."""
-    if condition is None:
-        return
     if _kind(condition) == "And":
-        for part in spark.list(condition.children()):
-            yield from _equalities(part, spark)
+        for part in listed(condition.children()):
+            yield from _equalities(part)
     elif _kind(condition) in ("EqualTo", "EqualNullSafe"):
         yield condition
 
 
-def _key(subquery: JavaObject, spark: Internals) -> str:
+def _made(columns: JavaObject) -> Iterator[tuple[int, JavaObject]]:
+    """Columns, each with what it is made of."""
+    for one in listed(columns):
+        yield _id(one), one.child() if _kind(one) == "Alias" else one
+
+
+def _key(subquery: JavaObject) -> str:
     """The key whose value a subquery stands for: its column has that name."""
-    (column,) = spark.list(subquery.plan().output())
+    (column,) = listed(subquery.plan().output())
     return str(column.name())
+
+
+def _comparable(kind: pa.DataType) -> bool:
+    """Whether Arrow finds equal what Spark does: zeros of both signs and NaN are equal otherwise."""
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+def _is_column(expression: JavaObject) -> bool:
+    return _kind(expression) == "AttributeReference"
+
+
+def _id(column: JavaObject) -> int:
+    return int(column.exprId().id())
 
 
 def _kind(node: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
 
 from deltaworks.engine.plans import instabilities
-from deltaworks.engine.spark.internals import Internals, rdd_id
+from deltaworks.engine.spark.internals import Internals, listed, rdd_id
 
 _TAKEN = frozenset({
     # rows of an input; nothing else may be read
@@ -45,14 +45,14 @@ def one_partition(node: JavaObject, inputs: Container[int], spark: Internals) ->
     `inputs`: the RDDs of the inputs. An exchange would keep its first files, and has nothing to do.
     """
     kind = str(node.getClass().getSimpleName())
-    children = [one_partition(child, inputs, spark) for child in spark.list(node.children())]
+    children = [one_partition(child, inputs, spark) for child in listed(node.children())]
     if kind == "RDDScanExec" and rdd_id(node) not in inputs:
         raise NotDirectError("it reads rows that are no input's: they may be those of the first batch")
     if kind == "ShuffleExchangeExec":
         return children[0]
     if kind not in _TAKEN:
         raise NotDirectError(next(_reasons(kind)))
-    if spark.list(node.subqueries()):
+    if listed(node.subqueries()):
         raise NotDirectError(_WHY["Subquery"])
     made = node.withNewChildren(spark.sequence(children)) if children else node
     return spark.new_coalesce(1, made) if kind == "UnionExec" else made

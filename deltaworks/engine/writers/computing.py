@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Rows
@@ -15,6 +14,7 @@ from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.snapshot import UnknownError
 from deltaworks.engine.spark.planned import BYTES_MAX, OFF, PLANS, Planned
+from deltaworks.engine.spark.pushed_keys import Expression, computed
 from deltaworks.engine.transforms import Function, by_short_name, digest_of, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
@@ -49,23 +49,25 @@ class Computing:
         found = self.planned.compute(spark, small) if len(small) == len(rows) else None
         return self.ordinary(spark, rows) if found is None else found
 
-    def expression(self, name: str, text: str) -> Callable[[SparkSession, pa.Table], pa.ChunkedArray]:
-        """Computes SQL over an input's rows, a value for each; raises UnknownError where a row raises."""
+    def expressions(self, name: str, wanted: Mapping[str, Expression]) -> Callable[[SparkSession, pa.Table], pa.Table]:
+        """Computes these over an input's rows, a column for each; raises UnknownError where a row raises."""
+        told = ", ".join(wanted)
         planned = Planned(
-            place=f"{self.planned.place} {text}",
+            place=f"{self.planned.place} {told}",
             code=self.planned.code,
             inputs={name: self.planned.inputs[name]},
-            function=lambda frames: frames[name].select(F.expr(text).alias("value")),
+            function=lambda frames: computed(frames[name], wanted),
             enabled=self.planned.enabled,
         )
 
-        def compute(spark: SparkSession, rows: pa.Table) -> pa.ChunkedArray:
+        def compute(spark: SparkSession, rows: pa.Table) -> pa.Table:
             many = max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes))  # rows differ in size
-            pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in range(0, rows.num_rows, many)]
-            known = [one["value"] for one in pieces if one is not None]
+            begins = range(0, max(1, rows.num_rows), many)
+            pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in begins]
+            known = [one for one in pieces if one is not None]
             if len(known) < len(pieces):
-                raise UnknownError(text)
-            return pa.chunked_array([chunk for one in known for chunk in one.chunks], _value_type(known))
+                raise UnknownError(told)
+            return pa.concat_tables(known)
 
         return compute
 
@@ -85,10 +87,6 @@ class Computing:
 def _code(declared: Declared, function: Callable[..., object]) -> str:
     """Of the folder, and of what was loaded: somebody may have saved in between."""
     return f"{code_of(declared)} {digest_of(function)}"
-
-
-def _value_type(values: Sequence[pa.ChunkedArray]) -> pa.DataType:
-    return values[0].type if values else pa.null()
 
 
 class KeysFrom:

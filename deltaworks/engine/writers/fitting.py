@@ -14,7 +14,6 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from deltaworks.engine.collect import collected
@@ -137,14 +136,14 @@ class Fitting:
         except TooManyError:
             self.own.in_vain = mine
             raise error from None
-        except PySparkException as raised:
-            if is_of_rows(raised):
-                self.own.in_vain = mine
-            raise
         except LakeError as raised:
             if type(raised) is LakeError:  # told anew: the frames that it came through hold rows
                 told = LakeError(raised.place, raised.finding, raised.next_step)
                 self.own.in_vain = replace(mine, error=told)
+            raise
+        except Exception as raised:
+            if is_of_rows(raised):
+                self.own.in_vain = mine
             raise
 
     def known_before(self) -> tuple[Unfit, ...]:

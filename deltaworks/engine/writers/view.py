@@ -17,8 +17,9 @@ from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
-from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
-from deltaworks.engine.spark.pushed_keys import PushedKeys, conditions
+from deltaworks.engine.needed import Given, needed
+from deltaworks.engine.snapshot import Snapshot
+from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
@@ -159,27 +160,23 @@ class ViewWriter:
                 return None
             whole[source.table.name] = kept
         given = self._decided(spark, touched, sum(one.nbytes for one in whole.values()))
-        rows = {name: self._needed(spark, name, one, conditions(name, given)) for name, one in whole.items()}
-        return self.computing.planned.compute(spark, rows)
+        for _, known in given:
+            for name, kept in whole.items():
+                self._let_compute(spark, name, kept, known)
+        return self.computing.planned.compute(spark, needed(whole, given))
 
-    def _decided(self, spark: SparkSession, touched: Touched, size: int) -> list[tuple[pa.Table, PushedKeys | None]]:
+    def _let_compute(self, spark: SparkSession, name: str, kept: Snapshot, known: PushedKeys | None) -> None:
+        """Let rows of an input be asked for by what is computed from them."""
+        expressions = {} if known is None else known.expressions_of(name)
+        if not all(map(kept.knows, expressions)):
+            kept.compute(expressions, partial(self.computing.expressions(name, expressions), spark))
+
+    def _decided(self, spark: SparkSession, touched: Touched, size: int) -> list[Given]:
         """The touched keys and parts, each with what of inputs of this size decides it; None: they are given whole."""
         if touched.keys is None or size <= WHOLE_BYTES_MAX:
             return [(self.key_schema.empty_table(), None)]
         given = [keys for keys in (touched.keys, *touched.parts) if keys.num_rows]
         return [(keys, self.computing.planned.pushed_keys(spark, keys.schema)) for keys in given]
-
-    def _needed(self, spark: SparkSession, name: str, kept: Snapshot, wanted: list[Condition] | None) -> pa.Table:
-        """The rows of an input for which one of these holds; None: all."""
-        if wanted is None:
-            return kept.rows()
-        for column in {column for condition in wanted for column in condition}:
-            if not kept.knows(column):
-                kept.compute(column, partial(self.computing.expression(name, column), spark))
-        try:
-            return kept.those(wanted)
-        except UnknownError:
-            return kept.rows()
 
     def _still(self, known: Collection[Unfit], attempt: Callable[[pa.Table], None]) -> list[Unfit]:
         """Those of the keys that were left out before that still raise."""

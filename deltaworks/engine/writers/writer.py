@@ -17,6 +17,7 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
 from deltaworks.engine.snapshot import Snapshot
+from deltaworks.engine.values import unsliced
 from deltaworks.errors import LakeError
 
 
@@ -73,7 +74,9 @@ class Input:
     told_by: Sequence[str] = ()
     feed: Feed | None = None
     snapshot: Snapshot | None = None
-    """From turn to turn: what views read of it."""
+    """From turn to turn: what views read of it..."""
+    used_at: float = 0.0
+    """...and did so last, by the monotonic clock."""
     too_large: int | None = None
     """Bytes of its files when it was too large for a snapshot: there is none until it has fewer."""
     fresh: Fresh | None = None
@@ -282,7 +285,7 @@ def frame(spark: SparkSession, rows: pa.Table | DataFrame) -> DataFrame:
     """
     if not isinstance(rows, pa.Table):
         return rows
-    made = spark.createDataFrame(rows)
+    made = spark.createDataFrame(unsliced(rows))
     return made.coalesce(1) if rows.nbytes <= ONE_TASK_BYTES_MAX else made
 
 
