@@ -91,7 +91,7 @@ def is_tables_own(error: Exception, transform: Path | None) -> bool:
     if isinstance(error, ForeignCommitError | CommitLostError):
         return False
     own = (LakeError, DeclarationError, PySparkException, pa.ArrowException, DeltaError, FileNotFoundError)
-    return isinstance(as_pyspark(error), own) or raised_in(error, transform)
+    return isinstance(error, own) or is_of_rows(error) or raised_in(error, transform)
 
 
 def raised_in(error: Exception, file: Path | None) -> bool:
@@ -101,6 +101,7 @@ def raised_in(error: Exception, file: Path | None) -> bool:
 
 def first_line(error: Exception) -> str:
     """An error in one line: Spark's carry a whole JVM trace. A row's is told by its name: its text may quote values."""
+    error = as_pyspark(error)
     if is_of_rows(error):
         return name_of(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,7 +1,6 @@
 """What changed in a table since a version, and all that is in it now, as views read them."""
 
 import logging
-import time
 from collections.abc import Collection
 
 import pyarrow as pa
@@ -23,10 +22,10 @@ CHANGE = "_change_type"
 SHARED = 16
 """An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
 in memory: so may be others at the same time."""
-SNAPSHOT = 2
-"""An input is kept from turn to turn where it is at most this part of what may be in memory..."""
-SNAPSHOTS = 2
-"""...and all inputs together at most this many times as much."""
+SNAPSHOT_PART = 2
+"""An input is kept from turn to turn where it is at most this part of what may be in memory."""
+SNAPSHOTS_TIMES = 2
+"""All inputs of an app that are kept so are, between turns, at most this many times what may be in memory."""
 
 
 @phase("read")
@@ -82,14 +81,13 @@ def shown(spark: SparkSession, source: Input, bytes_max: int) -> DataFrame:
 def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | None:
     """All rows of the input's present version, in memory from turn to turn; None where they are too large for that."""
     table, kept = source.table, source.snapshot
-    source.used_at = time.monotonic()
     if kept is not None and kept.version < table.version:
         kept = source.snapshot = _followed(spark, source, kept, bytes_max)
     if kept is None or kept.version > table.version:
         size = table.bytes()
         if source.too_large is not None and size >= source.too_large:
             return None
-        rows = present(spark, table, bytes_max // SNAPSHOT, declared_columns(table))
+        rows = present(spark, table, bytes_max // SNAPSHOT_PART, declared_columns(table))
         if not isinstance(rows, pa.Table):
             source.too_large = size
             return None
@@ -98,14 +96,14 @@ def snapshot(spark: SparkSession, source: Input, bytes_max: int) -> Snapshot | N
 
 
 def let_go(sources: Collection[Input], bytes_max: int) -> None:
-    """Keep no more from turn to turn than may be in memory together: what was asked for last stays."""
+    """Keep no more from turn to turn than may be in memory together: the largest go, and are not read so again."""
     there = 0
-    for source in sorted(sources, key=lambda one: one.used_at, reverse=True):
-        if source.snapshot is None:
-            continue
-        there += source.snapshot.nbytes
-        if there > bytes_max * SNAPSHOTS:
-            source.snapshot = None
+    kept = [(source.snapshot.nbytes, source) for source in sources if source.snapshot is not None]
+    for size, source in sorted(kept, key=lambda one: one[0]):
+        there += size
+        if there > bytes_max * SNAPSHOTS_TIMES:
+            source.snapshot, source.too_large = None, source.table.bytes()
+            log.warning("%s is not kept in memory: all that is there is too much together", source.table.name)
 
 
 def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int) -> Snapshot | None:
@@ -123,7 +121,9 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
     if not _has_all(source.table, kept):
         log.warning("%s has other rows than its change feed makes of it: it is read again", source.table.name)
         return None
-    return kept if kept.nbytes <= bytes_max // SNAPSHOT else None
+    if kept.rows_nbytes > bytes_max // SNAPSHOT_PART:
+        kept.compact()
+    return kept if kept.rows_nbytes <= bytes_max // SNAPSHOT_PART else None
 
 
 def _has_all(table: OwnedTable, kept: Snapshot) -> bool:

@@ -5,57 +5,64 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from deltaworks.engine.snapshot import Condition, Snapshot, UnknownError
-from deltaworks.engine.spark.pushed_keys import Place, PushedKeys
+from deltaworks.engine.spark.pushed_keys import PushedKeys, Scan
 
-Given = tuple[pa.Table, PushedKeys | None]
+Wanted = tuple[pa.Table, PushedKeys | None]
 """Keys, or values of some key columns, and what decides about their rows; None where that is not known."""
 
 
-def needed(whole: Mapping[str, Snapshot], given: Sequence[Given]) -> dict[str, pa.Table]:
+def needed(whole: Mapping[str, Snapshot], wanted: Sequence[Wanted]) -> dict[str, pa.Table]:
     """Rows of each input that the rows of these keys can be made from, and others: all where that is not known.
 
     What holds where all columns have a value need not hold where one is null.
     """
-    wanted: dict[str, list[Condition] | None] = {name: [] for name in whole}
-    for keys, known in given:
+    conditions: dict[str, list[Condition] | None] = {name: [] for name in whole}
+    for keys, known in wanted:
         if known is None or any(column.null_count for column in keys.columns):
             return {name: kept.rows() for name, kept in whole.items()}
-        found = _found(whole, keys, known.places)
-        read = {place.input for place in known.places}
+        found = _found(whole, keys, known.scans)
+        read = {scan.input for scan in known.scans}
         for name in whole:
-            mine = [found.get(at) for at, place in enumerate(known.places) if place.input == name]
-            before = wanted[name]
+            mine = [found.get(at) for at, scan in enumerate(known.scans) if scan.input == name]
+            before = conditions[name]
             if before is None or name not in read or None in mine:
-                wanted[name] = None
+                conditions[name] = None
             else:
-                wanted[name] = [*before, *(one for some in mine if some is not None for one in some)]
-    return {name: _rows(kept, wanted[name]) for name, kept in whole.items()}
+                conditions[name] = [*before, *(one for some in mine if some is not None for one in some)]
+    return {name: _rows(kept, conditions[name]) for name, kept in whole.items()}
 
 
-def _found(whole: Mapping[str, Snapshot], keys: pa.Table, places: Sequence[Place]) -> dict[int, list[Condition]]:
-    """By place, of whose rows one of these must hold; places that need all rows are not there."""
+def _found(whole: Mapping[str, Snapshot], keys: pa.Table, scans: Sequence[Scan]) -> dict[int, list[Condition]]:
+    """By scan, of whose rows one of these must hold; scans that need all rows are not there."""
     found: dict[int, list[Condition]] = {
-        at: [{column: keys[key].unique() for key, column in one.items()} for one in place.decides]
-        for at, place in enumerate(places)
-        if place.decides
+        at: [{column: keys[key].unique() for key, column in one.items()} for one in scan.decides]
+        for at, scan in enumerate(scans)
+        if scan.decides
     }
-    waiting = [(at, one) for at, place in enumerate(places) if at not in found for one in place.joined]
-    while told := next((one for one in waiting if one[0] not in found and one[1].place in found), None):
-        waiting.remove(told)
-        at, joined = told
-        try:
-            rows = whole[places[joined.place].input].those(found[joined.place])
-        except UnknownError:
-            continue
-        found[at] = [{joined.column: rows[joined.its_column].unique()}]
-    return found
+    rows: dict[int, pa.Table | None] = {}
+    while True:  # what one scan needs may tell what another does
+        asked = {one.scan for at, scan in enumerate(scans) if at not in found for one in scan.joined}
+        rows |= {at: _those(whole[scans[at].input], found[at]) for at in asked if at in found and at not in rows}
+        told = dict[int, list[Condition]]()
+        for at, scan in enumerate(scans):
+            joined = [(one, rows.get(one.scan)) for one in scan.joined]
+            condition = {one.column: theirs[one.its_column].unique() for one, theirs in joined if theirs is not None}
+            if at not in found and condition:
+                told[at] = [condition]
+        if not told:
+            return found
+        found |= told
 
 
-def _rows(kept: Snapshot, wanted: Sequence[Condition] | None) -> pa.Table:
-    """The rows for which one of these holds; None: all."""
-    if wanted is None:
-        return kept.rows()
+def _those(kept: Snapshot, conditions: Sequence[Condition]) -> pa.Table | None:
+    """The rows for which one of these holds; None where nobody knows."""
     try:
-        return kept.those(wanted)
+        return kept.those(conditions)
     except UnknownError:
-        return kept.rows()
+        return None
+
+
+def _rows(kept: Snapshot, conditions: Sequence[Condition] | None) -> pa.Table:
+    """The same; all where there is no condition, or nobody knows."""
+    found = None if conditions is None else _those(kept, conditions)
+    return kept.rows() if found is None else found

@@ -5,8 +5,13 @@ that cannot be analysed, a file that is gone, a result that breaks a declaration
 row.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]  # py4j has no types
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # the same
+from pyspark import SparkContext
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -15,7 +20,6 @@ from pyspark.errors import (
     PySparkException,
     PythonException,
     SparkRuntimeException,
-    UnknownException,
 )
 from pyspark.errors.exceptions.captured import convert_exception
 
@@ -23,6 +27,9 @@ from deltaworks.engine.halves import TooManyError, Try, raising
 
 FOUND_MAX = 20
 """More rows than this in a slice are no poison, but a bug that hits everything."""
+CAUSES_MAX = 10
+"""A row's error is three causes deep; in Java an exception may be among its own causes."""
+_THROWABLE = "org.apache.spark.SparkThrowable"
 _KINDS = (
     ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException, PythonException,
     SparkRuntimeException,
@@ -31,29 +38,40 @@ _STATES = ("21", "22", "23", "38", "P0")
 """SQLSTATE classes about values: cardinality, data exception, constraint, external routine, raised by the transform."""
 
 
-CAUSES_MAX = 10
-
-
 def as_pyspark(error: Exception) -> Exception:
-    """What Java raised as PySpark's exception, if that has one; any other error as it is.
+    """What Java raised as PySpark's exception, if that has one: a row's, else the outermost; others as they are.
 
     PySpark looks one cause deep. A row of a side of a join that is sent to all tasks raises deeper: threads wait for
     threads there, and each wraps what it waited for. (pyspark/errors/exceptions/captured.py, unwrap_spark_exception)
     """
+    known: list[Exception] = []
+    with suppress(Py4JError):  # the JVM may be gone: then there is nothing to ask
+        for cause in _causes(error):
+            known.append(convert_exception(cause))
+            if _is_of_rows(known[-1]):
+                return known[-1]
+    return known[0] if known else error
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """Java's exceptions that PySpark has a class for; it makes a long text of any other."""
     cause: Any = getattr(error, "java_exception", None)
+    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public name for it
     for _ in range(CAUSES_MAX):
         if cause is None:
-            break
-        found = convert_exception(cause)
-        if not isinstance(found, UnknownException):
-            return found
+            return
+        by_name = cause.getClass().getName()
+        if by_name != "org.apache.spark.SparkException" and is_instance_of(gateway, cause, _THROWABLE):
+            yield cause
         cause = cause.getCause()
-    return error
 
 
 def is_of_rows(error: Exception) -> bool:
     """Whether an error comes from evaluating a row."""
-    error = as_pyspark(error)
+    return _is_of_rows(as_pyspark(error))
+
+
+def _is_of_rows(error: Exception) -> bool:
     if not isinstance(error, _KINDS) or (error.getSqlState() or "")[:2] not in _STATES:
         return False
     return not (isinstance(error, PythonException) and "MemoryError" in str(error))

@@ -42,7 +42,8 @@ class UnknownError(Exception):
 class _Chunk:
     rows: pa.RecordBatch
     alive: npt.NDArray[np.bool_]
-    computed: dict[str, pa.Array] = field(default_factory=dict)
+    computed: dict[str, pa.Array | None] = field(default_factory=dict)
+    """None where a row raises."""
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         """The rows that are there and wanted."""
@@ -58,19 +59,39 @@ class Snapshot:
         self.schema, self.version, self._by = rows.schema, version, told_by
         self._chunks = [_chunk(batch) for batch in rows.combine_chunks().to_batches()]
         self._computes: dict[str, Compute] = {}
+        self._asked: dict[object, tuple[str, ...]] = {}
 
     def knows(self, name: str) -> bool:
         """Whether rows can be asked for by this."""
         return name in self.schema.names or name in self._computes
 
-    def compute(self, names: Collection[str], compute: Compute) -> None:
-        """Let rows be asked for by what is computed from them, columns of these names: once for each row."""
+    def compute(self, names: Collection[str], compute: Compute, *, reader: object) -> None:
+        """Let rows be asked for by what is computed from them, columns of these names: once for each row.
+
+        What this reader had computed before goes.
+        """
+        for name in self._asked.get(reader, ()):
+            self._computes.pop(name, None)
+            for chunk in self._chunks:
+                chunk.computed.pop(name, None)
+        self._asked[reader] = tuple(names)
         self._computes.update(dict.fromkeys(names, compute))
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it takes."""
-        return sum(chunk.rows.nbytes + sum(one.nbytes for one in chunk.computed.values()) for chunk in self._chunks)
+        computed: int = sum(one.nbytes for chunk in self._chunks for one in chunk.computed.values() if one is not None)
+        return computed + self.rows_nbytes
+
+    @property
+    def rows_nbytes(self) -> int:
+        """The same without what is computed."""
+        found: int = sum(chunk.rows.nbytes for chunk in self._chunks)
+        return found
+
+    def compact(self) -> None:
+        """Let the memory of rows that have gone go."""
+        self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]
 
     @property
     def num_rows(self) -> int:
@@ -89,7 +110,7 @@ class Snapshot:
         self._remove(changes.filter(gone).select(self.schema.names))
         self.version = version
         if len(self._chunks) > CHUNKS_MAX or self._dead() > _GONE_MAX:
-            self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]
+            self.compact()
 
     @phase("read")
     def rows(self) -> pa.Table:
@@ -116,11 +137,21 @@ class Snapshot:
         if name in self.schema.names:
             return chunk.rows[name]
         if name not in chunk.computed:
-            found = self._computes[name](pa.Table.from_batches([chunk.rows])).combine_chunks()
+            self._compute(chunk, name)
+        if (found := chunk.computed[name]) is None:
+            raise UnknownError(name)
+        return found
+
+    def _compute(self, chunk: _Chunk, name: str) -> None:
+        compute = self._computes[name]
+        try:
+            found = compute(pa.Table.from_batches([chunk.rows])).combine_chunks()
+        except UnknownError:
+            chunk.computed |= {other: None for other, one in self._computes.items() if one is compute}
+            return
+        for other, column in zip(found.column_names, found.columns, strict=True):
             # of no rows there is no chunk
-            columns = (pa.array([], one.type) if not one.num_chunks else one.chunk(0) for one in found.columns)
-            chunk.computed.update(zip(found.column_names, columns, strict=True))
-        return chunk.computed[name]
+            chunk.computed[other] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
     def _remove(self, rows: pa.Table) -> None:
         """Take out one row for each of these that is equal in all columns."""

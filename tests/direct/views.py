@@ -18,7 +18,7 @@ from deltaworks.engine.needed import needed
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.snapshot import Snapshot, UnknownError
 from deltaworks.engine.spark.direct_plan import DirectPlan
-from deltaworks.engine.spark.pushed_keys import Expression, PushedKeys, computed
+from deltaworks.engine.spark.pushed_keys import Expression, PushedKeys, with_expressions
 from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.replacing import semi
 from tests.differential import contents
@@ -86,7 +86,7 @@ def held(
     found += [f"snapshot of {name} differs" for name in cutting.strayed(rows)]
     plan.close()
     cutting.close()
-    return Found(told=f"{view.told} by {view.keys}: {pushed.places}", differences=found, cut=seen)
+    return Found(told=f"{view.told} by {view.keys}: {pushed.scans}", differences=found, cut=seen)
 
 
 def views(room: Room, seeds: Iterable[int], *, turns: int = 6) -> Iterator[str]:
@@ -177,12 +177,12 @@ class Cutting:
             known = self._pushed[names] = self._plan.pushed_keys(schema)
             for name, kept in self._kept.items():
                 if expressions := known.expressions_of(name):
-                    kept.compute(expressions, self._compute(name, expressions))
+                    kept.compute(expressions, self._compute(name, expressions), reader=names)
         return self._pushed[names]
 
     def _compute(self, name: str, expressions: Mapping[str, Expression]) -> Callable[[pa.Table], pa.Table]:
         plan = DirectPlan(
-            self._room.planning, self._room.internals, lambda frames: computed(frames[name], expressions),
+            self._room.planning, self._room.internals, lambda frames: with_expressions(frames[name], expressions),
             {name: self._inputs[name]},
         )  # fmt: skip
         self._plans.append(plan)
@@ -273,7 +273,7 @@ CONDITIONS = (
     "l.b = r.a and l.at < r.at",
     "l.a = r.a and r.b = 1", "l.a <=> r.b and l.T <=> r.T", "l.a + 1 = r.a", "cast(l.at as date) = r.d",
     "coalesce(l.a, -1) = coalesce(r.a, -1)", "l.a = r.a and (l.b <=> r.b or r.ok)", "l.x = r.x",
-    "l.a = r.a and l.a = 2",
+    "l.a = r.a and l.a = 2", "l.a = r.a and l.a = l.b",
 )  # fmt: skip
 HOW = ("inner", "left", "right", "full", "left_semi", "left_anti")
 FILTERS = (
@@ -288,7 +288,7 @@ def made(chance: Random) -> View:
     return chance.choice((
         _grouped, _grouped, _joined, _joined, _joined, _joined, _joined_thrice, _united, _united, _ranked, _limited,
         _within,
-        _parted, _set_of, _regrouped, _windowed, _paired,
+        _parted, _set_of, _regrouped, _windowed, _windowed, _paired, _sessions,
     ))(chance)  # fmt: skip
 
 
@@ -524,3 +524,16 @@ def _paired(chance: Random) -> View:
         return made.groupBy(*keys).agg(F.count("*").alias("n"), F.max(same).alias("same"))
 
     return View(told=f"pairs of one {how} by {same} {distinct} {third}", call=call, keys=keys)
+
+
+def _sessions(chance: Random) -> View:
+    """Rows that stand close together: which session a row is in follows from others."""
+    keys = chance.choice((("since", "a"), ("a",), ("since",)))
+
+    def call(frames: Mapping[str, DataFrame]) -> DataFrame:
+        made = frames["one"].groupBy("a", F.session_window("at", "5 hours").alias("w"))
+        return made.agg(F.count("*").alias("n"), F.max("id").alias("last")).selectExpr(
+            "w.start as since", "a", "n", "last"
+        )
+
+    return View(told=f"one in sessions by {keys}", call=call, keys=keys)

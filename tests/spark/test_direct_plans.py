@@ -52,7 +52,7 @@ def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> 
     assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
 
 
-def test_rows_that_raise_are_found_by_halves_alike(room: Room) -> None:
+def test_bisection_finds_the_same_rows(room: Room) -> None:
     """The same rows are left out of a table, whichever way it is computed in."""
     found, seed = list[tuple[object, object]](), SEED
     while len(found) < CULPRITS:

@@ -83,6 +83,39 @@ def keys_from(members: DataFrame) -> tuple[DataFrame, DataFrame]:
     touched = members.select("member_id")
     return touched, touched.select(F.col("member_id").alias("other_id"))
 '''
+SITTINGS_TABLE = '''"""Notes of a member written one after the other. One row per sitting."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.notes",
+    kept_as=view(keys=("member_id", "began")),
+    columns=(
+        Column("member_id", "bigint", doc="Who wrote."),
+        Column("began", "timestamp", null=False, doc="Time of the first note, UTC."),
+        Column("notes", "bigint", null=False, doc="How many."),
+    ),
+    owner="tests",
+)
+'''
+SITTINGS_TRANSFORM = '''"""Notes to sittings."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(notes: DataFrame) -> DataFrame:
+    """Put the notes of a member together while they are no more than ten minutes apart."""
+    sitting = F.session_window("written_at", "10 minutes").alias("w")
+    made = notes.groupBy("member_id", sitting).agg(F.count("*").alias("notes"))
+    return made.select("member_id", F.col("w.start").alias("began"), "notes")
+
+
+def keys_from(notes: DataFrame) -> DataFrame:
+    """All sittings of its writer."""
+    return notes.select("member_id")
+'''
 VIEWS = ("gold.notes_with_members", "gold.neighbours")
 CITIES, MEMBERS = ("Rome", "Oslo", "Bonn"), 6
 NOTES = FOUND_MAX  # where more raise at once, the table is set aside
@@ -120,9 +153,10 @@ def change(number: int, member: Member | None, sequence: int) -> Record:
     return Record(topic="members", key=json.dumps(key).encode(), value=json.dumps(value).encode())
 
 
-def note(number: int, writer: int | None, words: int) -> Record:
+def note(number: int, writer: int | None, words: int, minute: int = 0) -> Record:
     """A note, whoever wrote it."""
-    event = {"note_id": f"n{number}", "written_at": 1_795_168_800_000, "member_id": writer, "words": words}
+    at = 1_795_168_800_000 + 60_000 * minute
+    event = {"note_id": f"n{number}", "written_at": at, "member_id": writer, "words": words}
     return Record(topic="notes", value=json.dumps(event).encode())
 
 
@@ -215,3 +249,36 @@ def test_keys_that_are_none_are_refused(spark: SparkSession, tmp_path: Path) -> 
     log.send([change(1, ("Rome", 1), 1)])
     with pytest.raises(LakeError, match="membr_id, which is no key"):
         owner.take(log.batch())
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_sessions_in_a_view_are_whole(spark: SparkSession, tmp_path: Path, *, direct: bool) -> None:
+    """Spark applies a condition on a session to each row alone: none is asked for."""
+    project = Project(tmp_path / "project")
+    project.write("tables/gold/sittings/table.py", SITTINGS_TABLE)
+    project.write("tables/gold/sittings/transform.py", SITTINGS_TRANSFORM)
+    project.write("expectations/gold/sittings.yml", "waived: made by a test\n")
+    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=direct)
+    owner, log, chance = Owner(spark, settings, "tiny", only=("silver.notes", "gold.sittings")), Log(), seeded()
+    times = dict[int, list[int]]()
+
+    for turn in range(3):
+        for number in range(turn * 20, turn * 20 + 20):
+            writer, minute = chance.randrange(3), chance.randrange(200)
+            times.setdefault(writer, []).append(minute)
+            log.send([note(number, writer, 1, minute)])
+        owner.take(log.batch())
+    found = [(row["member_id"], row["notes"]) for row in owner.rows("gold.sittings")]
+
+    assert sorted(found) == sorted((writer, many) for writer, minutes in times.items() for many in _sittings(minutes))
+
+
+def _sittings(minutes: list[int]) -> list[int]:
+    """How many notes each has: one begins more than ten minutes after the last note."""
+    found, before = list[int](), None
+    for minute in sorted(minutes):
+        if before is None or minute - before > 10:
+            found.append(0)
+        found[-1] += 1
+        before = minute
+    return found

@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -11,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from deltaworks.engine.feed import SNAPSHOTS, let_go
+from deltaworks.engine.feed import SNAPSHOTS_TIMES, let_go
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.snapshot import CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
 from deltaworks.engine.writers.writer import Input
@@ -159,7 +162,7 @@ def test_rows_are_asked_for_as_a_filter_would() -> None:
     chance = seeded()
     rows = [_row(chance) for _ in range(60)]
     kept = _snapshot(rows)
-    kept.compute(["key % 2"], lambda table: pa.table({"key % 2": pc.bit_wise_and(table["key"], 1)}))
+    kept.compute(["key % 2"], lambda table: pa.table({"key % 2": pc.bit_wise_and(table["key"], 1)}), reader="view")
     asked = 0
 
     for version in range(1, 60):
@@ -203,7 +206,7 @@ def test_what_is_computed_from_a_row_is_computed_once() -> None:
         return pa.table({"same": table["key"], "as text": table["key"].cast(pa.string())})
 
     kept = _snapshot([(at, None, None, None, None, None, None) for at in range(10)])
-    kept.compute(["same", "as text"], compute)
+    kept.compute(["same", "as text"], compute, reader="view")
     for version in range(1, 5):
         kept.follow(_feed(("insert", [(version + 10, *_row(chance)[1:])])), version=version)
         found = kept.those([{"same": pa.array([3, version + 10], pa.int64())}, {"as text": pa.array(["4"])}])
@@ -220,7 +223,7 @@ def test_what_cannot_be_computed_for_a_row_is_not_asked_by() -> None:
         raise UnknownError(table.num_rows)
 
     kept = _snapshot([(1, None, None, None, None, None, None)])
-    kept.compute(["raises"], compute)
+    kept.compute(["raises"], compute, reader="view")
 
     with pytest.raises(UnknownError):
         kept.those([{"raises": pa.array([1])}])
@@ -240,16 +243,47 @@ def test_nothing_is_there_is_asked_for_and_follows() -> None:
     assert set(REMOVED) == {"delete", "update_preimage"}
 
 
-def test_inputs_that_were_asked_for_last_stay_in_memory() -> None:
-    """All together are bounded; one that alone is too much goes too."""
-    kept = [_snapshot([_row(seeded(at)) for _ in range(20)]) for at in range(4)]
-    table = cast("OwnedTable", None)
-    inputs = [Input(table=table, snapshot=one, used_at=at) for at, one in zip((3.0, 9.0, 7.0, 1.0), kept, strict=True)]
-    inputs.append(Input(table=table, used_at=99.0))
-    two = kept[1].nbytes + kept[2].nbytes
+def test_what_a_reader_had_computed_goes_when_it_asks_for_something_else() -> None:
+    """What others have stays; rows that raise are tried once."""
+    kept, asked = _snapshot([(at, None, None, None, None, None, None) for at in range(10)]), Counter[str]()
 
-    let_go(inputs, (two + 1) // SNAPSHOTS + 1)
+    def compute(name: str, table: pa.Table) -> pa.Table:
+        asked[name] += 1
+        if name == "raises":
+            raise UnknownError(name)
+        return pa.table({name: table["key"]})
 
-    assert [one.snapshot for one in inputs] == [None, kept[1], kept[2], None, None]
-    let_go(inputs, 1)
-    assert [one.snapshot for one in inputs] == [None] * 5
+    for reader, name in (("one", "before"), ("two", "others"), ("one", "after"), ("three", "raises")):
+        kept.compute([name], partial(compute, name), reader=reader)
+        for _ in range(2):
+            with suppress(UnknownError):
+                assert kept.those([{name: pa.array([3])}])["key"].to_pylist() == [3]
+
+    assert [kept.knows(name) for name in ("before", "others", "after")] == [False, True, True]
+    assert set(asked.values()) == {1}
+    assert kept.nbytes == kept.rows_nbytes + 2 * 80
+
+
+def test_inputs_that_are_too_much_together_are_not_kept() -> None:
+    """The largest go, and are not read again while they have not become smaller."""
+    sizes = (5, 20, 10, 40)
+    kept = [_snapshot([_row(seeded(at)) for _ in range(many)]) for at, many in enumerate(sizes)]
+    inputs = [
+        Input(table=cast("OwnedTable", _Table(many)), snapshot=one) for many, one in zip(sizes, kept, strict=True)
+    ]
+    inputs.append(Input(table=cast("OwnedTable", _Table(1))))
+    three = sum(one.nbytes for one in kept[:3])
+
+    let_go(inputs, three // SNAPSHOTS_TIMES + 1)
+
+    assert [one.snapshot for one in inputs] == [*kept[:3], None, None]
+    assert [one.too_large for one in inputs] == [None, None, None, 40, None]
+
+
+@dataclass
+class _Table:
+    size: int
+    name: str = "silver.orders"
+
+    def bytes(self) -> int:
+        return self.size

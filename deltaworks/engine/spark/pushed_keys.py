@@ -6,8 +6,8 @@ value that is not known is a scalar subquery: a literal would be computed with, 
 what holds for all. Beyond an Expand (overlapping windows) the optimiser pushes nothing: a row takes part there where
 one of what is made of it has the value.
 
-Where a place has no such condition, a join may say what it needs of it: rows that meet no row of the other side have no
-part in the result. So it needs those that are equal to some row that another place needs.
+Where a scan of an input has no such condition, a join may say what it needs of it: rows that meet no row of the other
+side have no part in the result. So it needs those that are equal to some row that another scan needs.
 """
 
 from collections import Counter
@@ -24,6 +24,10 @@ from pyspark.sql import functions as F
 
 from deltaworks.engine.spark.internals import Internals, listed, rdd_id
 
+ALTERNATIVES_MAX = 16
+"""One row is made more than this by an Expand: each is an expression that is kept for each row of the input."""
+_SESSIONS = "Sessions"
+"""Of nodes that put the rows of sessions together: MergingSessions, UpdatingSessions."""
 _Equals = list[tuple[JavaObject, str]]
 """Expressions that must all be equal to a key."""
 _LEFT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "RightOuter"})
@@ -37,20 +41,20 @@ _numbers = count(1)
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """Rows are needed whose column is equal to that of some row that another place needs."""
+    """Rows are needed whose column is equal to that of some row that another scan needs."""
 
     column: str
-    place: int
+    scan: int
     its_column: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A place where an input is read."""
+class Scan:
+    """A place of the plan at which an input is read."""
 
     input: str
     decides: tuple[Mapping[str, str], ...] = ()
-    """Rows are needed for which one of these holds: by key, the column that must be equal to it, or an expression."""
+    """A row is needed where one of these holds. In each, by key, the column or expression that is equal to that key."""
     joined: tuple[Joined, ...] = ()
 
 
@@ -60,21 +64,21 @@ class Expression:
 
     java: JavaObject
     columns: Sequence[JavaObject]
-    """The input's, as it names them."""
+    """Columns of the input, with the numbers that the expression uses."""
     spark: Internals
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushedKeys:
-    """All places where inputs are read, with what is needed of each; an input that is at no place is read whole."""
+    """Every scan of a plan, with what is needed of it; an input that has none is needed whole."""
 
-    places: tuple[Place, ...] = ()
+    scans: tuple[Scan, ...] = ()
     expressions: Mapping[str, Expression] = field(default_factory=dict)
-    """By what the places call them: names that nothing else has."""
+    """By what the scans call them: names that nothing else has."""
 
     def expressions_of(self, name: str) -> dict[str, Expression]:
         """Those over an input."""
-        used = {what for one in self.places if one.input == name for by_key in one.decides for what in by_key.values()}
+        used = {what for one in self.scans if one.input == name for by_key in one.decides for what in by_key.values()}
         return {what: one for what, one in self.expressions.items() if what in used}
 
 
@@ -92,6 +96,8 @@ def pushed_keys(
     for name in keys.names:
         unknown = values[name].agg(F.max(F.col(f"`{name}`")).alias(name)).scalar()
         asked = asked.where(F.col(f"`{name}`") == unknown)
+    if of_sessions(made):
+        return PushedKeys()
     inputs = {rdd_id(frame._jdf.queryExecution().analyzed()): name for name, frame in frames.items()}  # noqa: SLF001  # the only way to a plan
     before, after = (_Plan(one, inputs, schemas, keys, internals) for one in (made, asked))
     if before.reads != after.reads:  # a branch was planned away: nobody knows for which keys
@@ -99,7 +105,16 @@ def pushed_keys(
     return after.found()
 
 
-def computed(frame: DataFrame, expressions: Mapping[str, Expression]) -> DataFrame:
+def of_sessions(made: DataFrame) -> bool:
+    """Whether it groups by `session_window`: then its optimiser (Spark 4.2) pushes down what it must not.
+
+    Which session a row is in is known only when rows are put together, after conditions on the session were applied to
+    each row as if it were one alone.
+    """
+    return _SESSIONS in str(made._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001  # the only way to a plan
+
+
+def with_expressions(frame: DataFrame, expressions: Mapping[str, Expression]) -> DataFrame:
     """A column for each of these expressions over an input."""
     mine = {str(one.name()): one for one in listed(frame._jdf.queryExecution().analyzed().output())}  # noqa: SLF001  # the only way to a plan
     given = {
@@ -118,7 +133,7 @@ class _Node:
     java: JavaObject
     kind: str
     children: Sequence["_Node"]
-    place: int | None
+    scan: int | None
     """Which one it is, where it is an input."""
 
     @cached_property
@@ -146,25 +161,25 @@ class _Plan:
         return Counter(self._names)
 
     def found(self) -> PushedKeys:
-        """What is needed at each place."""
+        """What is needed of each scan."""
         self._look(self._top, [[]])
         joined: dict[int, list[Joined]] = {}
-        for place, one in self._joins(self._top):
-            joined.setdefault(place, []).append(one)
-        places = tuple(
-            Place(input=name, decides=self._decides.get(at, ()), joined=tuple(joined.get(at, ())))
+        for scan, one in self._joins(self._top):
+            joined.setdefault(scan, []).append(one)
+        scans = tuple(
+            Scan(input=name, decides=self._decides.get(at, ()), joined=tuple(joined.get(at, ())))
             for at, name in enumerate(self._names)
         )
-        return PushedKeys(places=places, expressions=self._expressions)
+        return PushedKeys(scans=scans, expressions=self._expressions)
 
     def _node(self, java: JavaObject) -> _Node:
         kind, children = _kind(java), [self._node(child) for child in listed(java.children())]
-        place = None
+        scan = None
         if not children:
             name = self._inputs.get(rdd_id(java)) if kind == "LogicalRDD" else None
             self._names.append(name or "")
-            place = len(self._names) - 1
-        return _Node(java=java, kind=kind, children=children, place=place)
+            scan = len(self._names) - 1
+        return _Node(java=java, kind=kind, children=children, scan=scan)
 
     def _look(self, node: _Node, alternatives: list[_Equals]) -> None:
         """Follow conditions down to the inputs; of `alternatives` one holds for each row that is needed."""
@@ -179,11 +194,12 @@ class _Plan:
             case "Expand":
                 ids = [_id(one) for one in listed(node.java.output())]
                 made_of = [dict(zip(ids, listed(one), strict=True)) for one in listed(node.java.projections())]
-                self._look(node.children[0], self._instead(alternatives, made_of))
-            case "LogicalRDD" if node.place is not None and self._names[node.place]:
+                few = len(made_of) <= ALTERNATIVES_MAX
+                self._look(node.children[0], self._instead(alternatives, made_of) if few else [[]])
+            case "LogicalRDD" if node.scan is not None and self._names[node.scan]:
                 found = tuple(self._decided(node, one) for one in alternatives)
                 if all(found):
-                    self._decides[node.place] = found
+                    self._decides[node.scan] = found
             case _:
                 for child in node.children:
                     self._look(child, [[]])
@@ -211,18 +227,19 @@ class _Plan:
                     yield mine, key
 
     def _decided(self, leaf: _Node, equals: _Equals) -> Mapping[str, str]:
-        assert leaf.place is not None
+        """By key, what of a scan is equal to it."""
+        assert leaf.scan is not None
         found: dict[str, str] = {}
         for what, key in equals:
             if _is_column(what):
                 found[key] = str(what.name())
             else:
-                found[key] = name = f"expression {next(_numbers)} of {self._names[leaf.place]}"
+                found[key] = name = f"expression {next(_numbers)} of {self._names[leaf.scan]}"
                 self._expressions[name] = Expression(java=what, columns=listed(leaf.java.output()), spark=self._spark)
         return found
 
     def _joins(self, node: _Node) -> Iterator[tuple[int, Joined]]:
-        """What joins say about which place."""
+        """What joins say about which scan."""
         for child in node.children:
             yield from self._joins(child)
         if node.kind != "Join" or not node.java.condition().isDefined():
@@ -234,24 +251,26 @@ class _Plan:
                 continue
             if _id(one) in right.ids:
                 one, other = other, one
+            if _id(one) not in left.ids or _id(other) not in right.ids:  # of one side
+                continue
             mine, theirs = self._origin(left, _id(one)), self._origin(right, _id(other))
             if mine is None or theirs is None:
                 continue
             if how in _RIGHT_NEEDS_MATCHES:
-                yield theirs[0], Joined(column=theirs[1], place=mine[0], its_column=mine[1])
+                yield theirs[0], Joined(column=theirs[1], scan=mine[0], its_column=mine[1])
             if how in _LEFT_NEEDS_MATCHES:
-                yield mine[0], Joined(column=mine[1], place=theirs[0], its_column=theirs[1])
+                yield mine[0], Joined(column=mine[1], scan=theirs[0], its_column=theirs[1])
 
     def _origin(self, node: _Node, column: int) -> tuple[int, str] | None:
-        """The place and the column of an input that a column's values are.
+        """The scan and the column of it that a column's values are.
 
         Rows of the input with other values there make no row with this value, and change none.
         """
         match node.kind:
-            case "LogicalRDD" if node.place is not None and self._names[node.place]:
-                input_of = self._names[node.place]
+            case "LogicalRDD" if node.scan is not None and self._names[node.scan]:
+                input_of = self._names[node.scan]
                 name = next(str(one.name()) for one in listed(node.java.output()) if _id(one) == column)
-                return (node.place, name) if _comparable(self._schemas[input_of].field(name).type) else None
+                return (node.scan, name) if _comparable(self._schemas[input_of].field(name).type) else None
             case "Filter" | "Sort":
                 return self._origin(node.children[0], column)
             case "Project":

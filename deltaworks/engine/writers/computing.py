@@ -13,8 +13,9 @@ from deltaworks.engine.phases import phase, went_ordinarily
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.snapshot import UnknownError
+from deltaworks.engine.spark.direct_plan import ROWS_MAX
 from deltaworks.engine.spark.planned import BYTES_MAX, OFF, PLANS, Planned
-from deltaworks.engine.spark.pushed_keys import Expression, computed
+from deltaworks.engine.spark.pushed_keys import Expression, with_expressions
 from deltaworks.engine.transforms import Function, by_short_name, digest_of, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
@@ -51,22 +52,23 @@ class Computing:
 
     def expressions(self, name: str, wanted: Mapping[str, Expression]) -> Callable[[SparkSession, pa.Table], pa.Table]:
         """Computes these over an input's rows, a column for each; raises UnknownError where a row raises."""
-        told = ", ".join(wanted)
+        names = ", ".join(wanted)
         planned = Planned(
-            place=f"{self.planned.place} {told}",
+            place=f"{self.planned.place} {names}",
             code=self.planned.code,
             inputs={name: self.planned.inputs[name]},
-            function=lambda frames: computed(frames[name], wanted),
+            function=lambda frames: with_expressions(frames[name], wanted),
             enabled=self.planned.enabled,
         )
 
         def compute(spark: SparkSession, rows: pa.Table) -> pa.Table:
-            many = max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes))  # rows differ in size
+            # rows differ in size
+            many = min(ROWS_MAX, max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes)))
             begins = range(0, max(1, rows.num_rows), many)
             pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in begins]
             known = [one for one in pieces if one is not None]
             if len(known) < len(pieces):
-                raise UnknownError(told)
+                raise UnknownError(names)
             return pa.concat_tables(known)
 
         return compute

@@ -1,6 +1,6 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_
@@ -17,9 +17,9 @@ from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
-from deltaworks.engine.needed import Given, needed
+from deltaworks.engine.needed import Wanted, needed
 from deltaworks.engine.snapshot import Snapshot
-from deltaworks.engine.spark.pushed_keys import PushedKeys
+from deltaworks.engine.spark.pushed_keys import PushedKeys, of_sessions
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
@@ -70,6 +70,7 @@ class ViewWriter:
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own)
+        self._of_sessions: bool | None = None
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
 
     def after(self, source: Input) -> int | None:
@@ -119,7 +120,7 @@ class ViewWriter:
         if computed is None:
             inputs = {s.table.name: shown(spark, s, committer.arrow_bytes_max) for s in self.sources}
             many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
-            computed = self.computing.ordinary(spark, inputs, many_rows=many_rows)
+            computed = self._apart(self.computing.ordinary(spark, inputs, many_rows=many_rows))
         if touched.parts:
             touched = self._whole(spark, touched, computed, committer.arrow_bytes_max)
             if touched.no_key:
@@ -146,6 +147,18 @@ class ViewWriter:
                 self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
 
+    def _apart(self, computed: DataFrame) -> Rows:
+        """The rows before anything is asked of them where they are sessions: Spark would ask that of their parts."""
+        if self._of_sessions is None:
+            self._of_sessions = of_sessions(computed)
+        if not self._of_sessions:
+            return computed
+        rows = collected(computed)
+        if rows is None:
+            finding = "makes more sessions than fit into memory"
+            raise LakeError(self.declared.name, finding, "Keep it as stateful(gap=...), which computes a few anew")
+        return rows
+
     def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
         """By a kept plan, the rows of the touched keys and some of others; None where that cannot be.
 
@@ -160,18 +173,21 @@ class ViewWriter:
                 return None
             whole[source.table.name] = kept
         given = self._decided(spark, touched, sum(one.nbytes for one in whole.values()))
-        for _, known in given:
+        for keys, known in given:
             for name, kept in whole.items():
-                self._let_compute(spark, name, kept, known)
+                self._let_compute(spark, name, kept, known, keys.column_names)
         return self.computing.planned.compute(spark, needed(whole, given))
 
-    def _let_compute(self, spark: SparkSession, name: str, kept: Snapshot, known: PushedKeys | None) -> None:
+    def _let_compute(
+        self, spark: SparkSession, name: str, kept: Snapshot, known: PushedKeys | None, keys: Sequence[str]
+    ) -> None:
         """Let rows of an input be asked for by what is computed from them."""
         expressions = {} if known is None else known.expressions_of(name)
         if not all(map(kept.knows, expressions)):
-            kept.compute(expressions, partial(self.computing.expressions(name, expressions), spark))
+            compute = partial(self.computing.expressions(name, expressions), spark)
+            kept.compute(expressions, compute, reader=(self.declared.name, *keys))
 
-    def _decided(self, spark: SparkSession, touched: Touched, size: int) -> list[Given]:
+    def _decided(self, spark: SparkSession, touched: Touched, size: int) -> list[Wanted]:
         """The touched keys and parts, each with what of inputs of this size decides it; None: they are given whole."""
         if touched.keys is None or size <= WHOLE_BYTES_MAX:
             return [(self.key_schema.empty_table(), None)]

@@ -74,9 +74,7 @@ class Input:
     told_by: Sequence[str] = ()
     feed: Feed | None = None
     snapshot: Snapshot | None = None
-    """From turn to turn: what views read of it..."""
-    used_at: float = 0.0
-    """...and did so last, by the monotonic clock."""
+    """From turn to turn: what views read of it."""
     too_large: int | None = None
     """Bytes of its files when it was too large for a snapshot: there is none until it has fewer."""
     fresh: Fresh | None = None
