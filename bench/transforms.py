@@ -23,7 +23,7 @@ import pyarrow as pa
 import typer
 from pyspark.sql import SparkSession
 
-from bench import shop
+from bench import functions
 from bench.program import cpu_seconds_of
 from deltaworks.cli.show import listing
 from deltaworks.engine.session import open_session
@@ -61,10 +61,10 @@ class Subject:
     def __init__(self, spark: SparkSession, *, rows: int, rounds: int, seed: int) -> None:
         """Make rows for so many rounds, the same from the same seed."""
         self._spark, chance = spark, Random(seed)
-        self.functions = list(shop.functions(spark))
+        self.functions = list(functions.functions(spark))
         self._rows = [
             {
-                one.name: {name: shop.rows(chance, schema, rows) for name, schema in one.inputs.items()}
+                one.name: {name: functions.rows(chance, schema, rows) for name, schema in one.inputs.items()}
                 for one in self.functions
             }
             for _ in range(rounds)

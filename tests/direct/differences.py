@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pyarrow as pa
-from bench import shop
+from bench import functions
 from pyspark.errors import AnalysisException
 
 from deltaworks.engine.spark.refusals import NotDirectError
@@ -129,9 +129,9 @@ def culprits_of(room: Room, seed: int, *, many: int = 24, bad: int = 3) -> tuple
     return found
 
 
-def shop_functions(room: Room, chance: Random, sizes: Sequence[int]) -> Iterator[tuple[shop.Function, Found]]:
+def shop_functions(room: Room, chance: Random, sizes: Sequence[int]) -> Iterator[tuple[functions.Function, Found]]:
     """All that the shop computes, over so many rows of each input in turn."""
-    for function in shop.functions(room.ordinary):
+    for function in functions.functions(room.ordinary):
         try:
             both = Both(room, function.call, function.inputs)
         except NotDirectError as error:
@@ -139,7 +139,7 @@ def shop_functions(room: Room, chance: Random, sizes: Sequence[int]) -> Iterator
             continue
         found, seen = list[str](), Counter[str]()
         for many in sizes:
-            given = {name: shop.rows(chance, schema, many) for name, schema in function.inputs.items()}
+            given = {name: functions.rows(chance, schema, many) for name, schema in function.inputs.items()}
             direct, ordinary = both.outcomes(given)
             found += [f"{many} rows: {line}" for line in direct.against(ordinary)]
             seen["rows"] += len(ordinary.rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench import shop
+from bench import functions
 from pyspark.sql import SparkSession
 
 from tests.differential import contents
@@ -102,7 +102,7 @@ class Kept:
 def soak(spark: SparkSession, *, batches: int, plans: int = PLANS, seed: int = 1) -> Iterator[str]:
     """So many batches; each line is a finding, none is well."""
     room = Room(spark)
-    kept = [_kept(room, function, Random(seed)) for function in islice(shop.functions(spark), plans)]
+    kept = [_kept(room, function, Random(seed)) for function in islice(functions.functions(spark), plans)]
     yield from _batches(kept, batches // 10)  # what is made once, is made
     _jobs(kept[0], threading.Event(), most=3)
     before = State.now(spark, room)
@@ -121,10 +121,11 @@ def soak(spark: SparkSession, *, batches: int, plans: int = PLANS, seed: int = 1
         one.both.close()
 
 
-def _kept(room: Room, function: shop.Function, chance: Random) -> Kept:
+def _kept(room: Room, function: functions.Function, chance: Random) -> Kept:
     both = Both(room, function.call, function.inputs)
     given = [
-        {name: shop.rows(chance, schema, many) for name, schema in function.inputs.items()} for many in (60, 0, 5, 300)
+        {name: functions.rows(chance, schema, many) for name, schema in function.inputs.items()}
+        for many in (60, 0, 5, 300)
     ]
     return Kept(name=function.name, both=both, given=given, wanted=[contents(both.ordinary(one)) for one in given])
 

@@ -50,6 +50,13 @@ def test_no_file_is_large() -> None:
     assert not large
 
 
+def test_no_program_of_the_bench_hides_a_package() -> None:
+    """What is run as bench/whole.py finds the modules beside it before all others."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"shop", "spark_apps", "tables", "dags"}
+
+    assert sorted(packages & {path.stem for path in (ROOT / "bench").glob("*.py")}) == []
+
+
 def test_only_settings_and_programs_read_the_environment() -> None:
     """os.environ is named in settings.py and in bin/, where the mapping is handed in; tests may set it for a child."""
     readers = {path for path in python_files() if "os.environ" in _attributes(path) or "os.getenv" in _attributes(path)}
