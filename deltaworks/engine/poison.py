@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]  # py4j has no types
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # the same
-from pyspark import SparkContext
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -20,6 +18,7 @@ from pyspark.errors import (
     PySparkException,
     PythonException,
     SparkRuntimeException,
+    UnknownException,
 )
 from pyspark.errors.exceptions.captured import convert_exception
 
@@ -29,10 +28,11 @@ FOUND_MAX = 20
 """More rows than this in a slice are no poison, but a bug that hits everything."""
 CAUSES_MAX = 10
 """A row's error is three causes deep; in Java an exception may be among its own causes."""
-_THROWABLE = "org.apache.spark.SparkThrowable"
+_WRAPPERS = ("org.apache.spark.SparkException", "java.util.concurrent.ExecutionException")
 _KINDS = (
     ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException, PythonException,
     SparkRuntimeException,
+    UnknownException,
 )  # fmt: skip
 _STATES = ("21", "22", "23", "38", "P0")
 """SQLSTATE classes about values: cardinality, data exception, constraint, external routine, raised by the transform."""
@@ -47,21 +47,20 @@ def as_pyspark(error: Exception) -> Exception:
     known: list[Exception] = []
     with suppress(Py4JError):  # the JVM may be gone: then there is nothing to ask
         for cause in _causes(error):
-            known.append(convert_exception(cause))
-            if _is_of_rows(known[-1]):
-                return known[-1]
+            found = convert_exception(cause)
+            if _is_of_rows(found):
+                return found
+            known += [] if isinstance(found, UnknownException) else [found]
     return known[0] if known else error
 
 
 def _causes(error: Exception) -> Iterator[Any]:
-    """Java's exceptions that PySpark has a class for; it makes a long text of any other."""
+    """Java's exceptions that say something: not those that only wrap what a thread waited for."""
     cause: Any = getattr(error, "java_exception", None)
-    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public name for it
     for _ in range(CAUSES_MAX):
         if cause is None:
             return
-        by_name = cause.getClass().getName()
-        if by_name != "org.apache.spark.SparkException" and is_instance_of(gateway, cause, _THROWABLE):
+        if str(cause.getClass().getName()) not in _WRAPPERS:
             yield cause
         cause = cause.getCause()
 
