@@ -17,6 +17,7 @@ from deltaworks.catalog.source import Source, read_source
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import plans
 from deltaworks.engine.jvm_log import jvm_log, no_query_log
+from deltaworks.engine.spark.internals import execution_of
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, Stateful, View
@@ -176,7 +177,7 @@ def _empty(session: SparkSession, columns: Sequence[Column]) -> DataFrame:
 
 
 def _plan(frame: DataFrame) -> list[dict[str, object]]:
-    nodes: list[dict[str, object]] = json.loads(frame._jdf.queryExecution().analyzed().toJSON())  # noqa: SLF001  # the only way to the plan's nodes
+    nodes: list[dict[str, object]] = json.loads(execution_of(frame).analyzed().toJSON())
     return nodes
 
 

@@ -29,10 +29,10 @@ FOUND_MAX = 20
 CAUSES_MAX = 10
 """A row's error is three causes deep; in Java an exception may be among its own causes."""
 _WRAPPERS = ("org.apache.spark.SparkException", "java.util.concurrent.ExecutionException")
+"""Of these PySpark knows nothing, and makes a long text: only what they came from says something."""
 _KINDS = (
     ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException, PythonException,
     SparkRuntimeException,
-    UnknownException,
 )  # fmt: skip
 _STATES = ("21", "22", "23", "38", "P0")
 """SQLSTATE classes about values: cardinality, data exception, constraint, external routine, raised by the transform."""

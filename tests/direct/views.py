@@ -288,7 +288,7 @@ def made(chance: Random) -> View:
     return chance.choice((
         _grouped, _grouped, _joined, _joined, _joined, _joined, _joined_thrice, _united, _united, _ranked, _limited,
         _within,
-        _parted, _set_of, _regrouped, _windowed, _windowed, _paired, _sessions,
+        _parted, _set_of, _regrouped, _windowed, _windowed, _paired, sessions,
     ))(chance)  # fmt: skip
 
 
@@ -526,7 +526,7 @@ def _paired(chance: Random) -> View:
     return View(told=f"pairs of one {how} by {same} {distinct} {third}", call=call, keys=keys)
 
 
-def _sessions(chance: Random) -> View:
+def sessions(chance: Random) -> View:
     """Rows that stand close together: which session a row is in follows from others."""
     keys = chance.choice((("since", "a"), ("a",), ("since",)))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, rdd_id
+from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, rdd_id
 from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
 from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
 
@@ -67,12 +67,12 @@ class DirectPlan:
         with internals.active(session):
             frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
             made = function(frames)
-            execution = made._jdf.queryExecution()  # noqa: SLF001  # the only way to a plan
+            execution = execution_of(made)
             refuse_unstable(execution.analyzed())
-            leaves = {rdd_id(frame._jdf.queryExecution().analyzed()) for frame in frames.values()}  # noqa: SLF001  # the only way to an RDD
+            leaves = {rdd_id(execution_of(frame).analyzed()) for frame in frames.values()}
             # one row more than is taken: that there are more is all that is asked of them
             plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), leaves, internals))
-            self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # the same
+            self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # there is no public name for it
         partitions = self._rdd.partitions()
         if len(partitions) != 1:
             raise NotDirectError(f"it has {len(partitions)} partitions")
@@ -124,7 +124,7 @@ class DirectPlan:
         self._schemas[name] = _arrow(from_arrow_schema(schema))
         frame, internals = self._frame(session, schema), self._spark
         cell = internals.new_array(internals.object, 1)
-        partitions = frame._jdf.queryExecution().analyzed().rdd().partitions()  # noqa: SLF001  # the only way to an RDD
+        partitions = execution_of(frame).analyzed().rdd().partitions()
         if len(partitions) != 1:
             raise NotDirectError(f"input {name} has {len(partitions)} partitions")
         getattr(partitions[0], "values_$eq")(internals.array_seq.unsafeWrapArray(cell))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, JVMView  # type: ignore[import-untyped]  # py4j has no types
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -80,6 +80,11 @@ def listed(many: JavaObject) -> list[Any]:
     By number: at the end of an iterator Java raises, and PySpark asks it a hundred questions about that.
     """
     return [many.apply(at) for at in range(many.size())]
+
+
+def execution_of(frame: DataFrame) -> JavaObject:
+    """Spark's execution of a frame, which has its plans: analysed, optimised, executed."""
+    return frame._jdf.queryExecution()  # noqa: SLF001  # there is no public name for it
 
 
 def rdd_id(node: JavaObject) -> int:

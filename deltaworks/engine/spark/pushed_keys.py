@@ -22,7 +22,7 @@ from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from deltaworks.engine.spark.internals import Internals, listed, rdd_id
+from deltaworks.engine.spark.internals import Internals, execution_of, listed, rdd_id
 
 ALTERNATIVES_MAX = 16
 """One row is made more than this by an Expand: each is an expression that is kept for each row of the input."""
@@ -98,7 +98,7 @@ def pushed_keys(
         asked = asked.where(F.col(f"`{name}`") == unknown)
     if of_sessions(made):
         return PushedKeys()
-    inputs = {rdd_id(frame._jdf.queryExecution().analyzed()): name for name, frame in frames.items()}  # noqa: SLF001  # the only way to a plan
+    inputs = {rdd_id(execution_of(frame).analyzed()): name for name, frame in frames.items()}
     before, after = (_Plan(one, inputs, schemas, keys, internals) for one in (made, asked))
     if before.reads != after.reads:  # a branch was planned away: nobody knows for which keys
         return PushedKeys()
@@ -111,12 +111,12 @@ def of_sessions(made: DataFrame) -> bool:
     Which session a row is in is known only when rows are put together, after conditions on the session were applied to
     each row as if it were one alone.
     """
-    return _SESSIONS in str(made._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001  # the only way to a plan
+    return _SESSIONS in str(execution_of(made).executedPlan().toString())
 
 
 def with_expressions(frame: DataFrame, expressions: Mapping[str, Expression]) -> DataFrame:
     """A column for each of these expressions over an input."""
-    mine = {str(one.name()): one for one in listed(frame._jdf.queryExecution().analyzed().output())}  # noqa: SLF001  # the only way to a plan
+    mine = {str(one.name()): one for one in listed(execution_of(frame).analyzed().output())}
     given = {
         _id(column): one.spark.named(mine[str(column.name())], column)
         for one in expressions.values() for column in one.columns
@@ -153,7 +153,7 @@ class _Plan:
         self._names: list[str] = []
         self._decides: dict[int, tuple[Mapping[str, str], ...]] = {}
         self._expressions: dict[str, Expression] = {}
-        self._top = self._node(frame._jdf.queryExecution().optimizedPlan())  # noqa: SLF001  # the only way to a plan
+        self._top = self._node(execution_of(frame).optimizedPlan())
 
     @property
     def reads(self) -> Counter[str]:
