@@ -64,7 +64,7 @@ class Subject:
         self.functions = list(functions.functions(spark))
         self._rows = [
             {
-                one.name: {name: functions.rows(chance, schema, rows) for name, schema in one.inputs.items()}
+                one.name: {name: functions.rows(chance, schema, rows, nulls=0) for name, schema in one.inputs.items()}
                 for one in self.functions
             }
             for _ in range(rounds)

@@ -13,10 +13,11 @@ from tests.chance import RUN, of_commit
 vars(sys.modules["__main__"]).setdefault("__file__", __file__)
 
 LONG = (
-    "spark/test_walks.py", "spark/test_differential.py", "spark/test_stateful.py", "spark/test_latest.py",
-    "spark/test_history.py", "spark/test_late_apply.py", "stack/test_slice.py", "stack/test_quarantine.py",
-    "stack/test_topics.py", "stack/test_zombie.py", "stack/test_changes.py", "stack/test_local_stack.py",
-    "stack/test_notify.py", "stack/test_compute_again.py",
+    "spark/test_direct_plans.py", "spark/test_poison.py", "spark/test_walks.py", "spark/test_expiry.py",
+    "spark/test_differential.py", "spark/test_stateful.py", "spark/test_latest.py", "spark/test_trim.py",
+    "spark/test_history.py", "spark/test_late_apply.py", "stack/test_slice.py", "stack/test_shop_check.py",
+    "stack/test_quarantine.py", "stack/test_topics.py", "stack/test_zombie.py", "stack/test_changes.py",
+    "stack/test_local_stack.py", "stack/test_notify.py", "stack/test_compute_again.py",
 )  # fmt: skip
 """Files that take minutes: they begin first, so that the processes of a group end together."""
 

@@ -17,8 +17,12 @@ TOOLS = ROOT / ".venv/tools/bin"
 PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
 AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
 NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
-SPREAD = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Two processes, each with a JVM and a stack of its own where tests need them."""
+SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
+"""Processes take files, each with a JVM and a stack of its own where tests need them."""
+PROCESSES = 2
+WAITING = {"stack": 3}
+"""So many where tests wait more than they compute, if the machine has room for their stacks."""
+ROOM_BYTES_MIN = 16 * 10**9
 ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
@@ -36,6 +40,8 @@ class Result:
     group: str
     verdict: str  # passed, FAILED, or no tests yet
     seconds: float
+    cores: float | None = None
+    """So many of the machine's cores were busy meanwhile, with whatever; None where nobody can tell."""
 
 
 def main(arguments: list[str]) -> int:
@@ -54,7 +60,8 @@ def main(arguments: list[str]) -> int:
     results = [result for name in NAMES if name in asked for result in _group(name, options)]
     print(f"\n{'=' * 20} groups")
     for result in results:
-        print(f"{result.group:<14} {result.verdict:<14} {result.seconds:7.1f} s")
+        busy = "" if result.cores is None else f"{result.cores:7.2f} cores busy"
+        print(f"{result.group:<14} {result.verdict:<14} {result.seconds:7.1f} s {busy}")
     failed = sum(result.verdict == "FAILED" for result in results)
     passed = sum(result.verdict == "passed" for result in results)
     print(f"groups: {passed} passed, {failed} failed")
@@ -84,15 +91,32 @@ def _pytest(group: str, environment: str, folder: str, options: Sequence[str]) -
     if not files:
         print(f"{folder} has no test file: was it moved?")
         return Result(group=group, verdict="FAILED", seconds=0)
-    began = time.monotonic()
+    began, busy = time.monotonic(), _busy_seconds()
     ignored = [f"--ignore={other}" for other in others]
-    spread = () if group in ALONE else SPREAD
+    spread = () if group in ALONE else ("-n", str(_processes(group)), *SPREAD)
     # no test collected: pytest ends with 5
     told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
     code = _run(
         [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *options, "--durations=15"]
     )
-    return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
+    seconds, spent = time.monotonic() - began, _busy_seconds()
+    cores = None if busy is None or spent is None else (spent - busy) / seconds
+    return Result(group=group, verdict="FAILED" if code else "passed", seconds=seconds, cores=cores)
+
+
+def _processes(group: str) -> int:
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return WAITING.get(group, PROCESSES) if room >= ROOM_BYTES_MIN else PROCESSES
+
+
+def _busy_seconds() -> float | None:
+    """Processor time that this machine has spent since it started; None where it does not say (macOS)."""
+    try:
+        times = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return None
+    idle, waiting = times[3], times[4]
+    return (sum(times) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def _lint() -> Result:

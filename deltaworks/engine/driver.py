@@ -107,10 +107,11 @@ class Driver:
 
     def _work(self) -> None:
         app = self.settings.app(self.app)
-        spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app)
+        spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app, few_rows=True)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
-        flow.plan_ahead(spark)
+        if not self.drain:  # which may have rows of few tables only
+            flow.plan_ahead(spark)
         self._obey_waiting(spark)
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)

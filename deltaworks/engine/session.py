@@ -30,12 +30,13 @@ _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.proper
 
 
 def open_session(
-    *, name: str, settings: Settings, app: AppSettings, brief: bool = False, archive_to: Path | None = None
-) -> SparkSession:
+    *, name: str, settings: Settings, app: AppSettings, brief: bool = False, few_rows: bool = False,
+    archive_to: Path | None = None,
+) -> SparkSession:  # fmt: skip
     """Start Spark in this process; raises SettingsError when the jars are missing.
 
-    `brief`: it lives for minutes over few rows, so plans had better be ready quickly than be good. `archive_to`: at its
-    end the JVM writes the classes that it has loaded there.
+    `few_rows`: it is asked for few rows at a time, so that code had better be ready soon than be fast. `brief`: that,
+    and it lives for minutes. `archive_to`: at its end the JVM writes the classes that it has loaded there.
     """
     jars = sorted((settings.jars / "spark").glob("*.jar"))
     if not jars:
@@ -43,7 +44,7 @@ def open_session(
     settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
     builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
-    options = _options(settings, app, jars, brief=brief)
+    options = _options(settings, app, jars, brief=brief, few_rows=few_rows)
     options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / CLASS_ARCHIVE, archive_to)}"
     for option, value in options.items():
         builder = builder.config(option, value)
@@ -72,11 +73,13 @@ def _archive(made: Path, to: Path | None) -> str:
     return f"{file} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool) -> dict[str, str]:
+def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: bool, few_rows: bool) -> dict[str, str]:
     scratch = settings.data / "spark"
-    # with one compiler Java reserves 48 MiB for its code, and compiles nothing any more once plans have filled those
-    # a collector that works in the background costs more than it saves where little lives long
-    compiling = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC " if brief else ""
+    # The second compiler takes a third of a driver's start and saves no CPU later (decision 43). With one compiler Java
+    # reserves 48 MiB for its code, and compiles nothing any more once plans have filled those.
+    compiling = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m " if brief or few_rows else ""
+    # A collector that works in the background costs more than it saves where little lives long.
+    compiling += "-XX:+UseSerialGC " if brief else ""
     return {
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),

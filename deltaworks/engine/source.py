@@ -26,6 +26,9 @@ BRONZE = pa.schema(
 )
 """What bronze keeps: Kafka's bytes and coordinates, the broker's time, and the ingest batch."""
 
+FETCH_WAIT_MS_MAX = 10
+"""So long a broker waits for more; Spark asks for what is there already."""
+
 
 def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
     """Where reading goes on, with what the broker no longer has noted as lost.
@@ -77,6 +80,9 @@ def _topic(
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.isolation.level", "read_committed")  # Debezium writes transactions
+        # A broker answers one request of a connection after the other. Spark asks for a partition's ends after each
+        # fetch, behind the consumer's next one, for which a broker waits half a second where nothing has come yet.
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS_MAX)
         .option("subscribe", topic)
         .option("startingOffsets", json.dumps({topic: dict(parts)}))
         .option("maxOffsetsPerTrigger", rows_per_batch_max)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _POLL_SECONDS = 0.1
 _MARK = "--- "  # begins the line that says when a driver starts
 _FOREIGN = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW")  # Airflow's settings, secrets and file descriptors
 _children: list["subprocess.Popen[bytes]"] = []  # kept so that a launcher that lives on reaps them
+_reaping = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,16 +133,26 @@ def resume_all(settings: Settings, *, by: str = "deltaworks up") -> tuple[str, .
     return held
 
 
-def log_tail(settings: Settings, app: str, *, lines: int = 30) -> str:
-    """The end of the log of the last driver."""
+def log_tail(settings: Settings, app: str, *, lines: int = 30, upto: int | None = None) -> str:
+    """The end of the log of the last driver; of the one that was the last when the log had `upto` bytes."""
     try:
         with log_file(settings, app).open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - 500 * lines))
-            end = log.read().decode(errors="replace").splitlines()[-lines:]
+            size = log.seek(0, os.SEEK_END)
+            size = size if upto is None else min(size, upto)
+            first = log.seek(max(0, size - 500 * lines))
+            end = log.read(size - first).decode(errors="replace").splitlines()[-lines:]
     except FileNotFoundError:
         return ""
     first = max((number for number, line in enumerate(end) if line.startswith(_MARK)), default=0)
     return "\n".join(end[first:])
+
+
+def log_size(settings: Settings, app: str) -> int:
+    """How many bytes the log has."""
+    try:
+        return log_file(settings, app).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def log_file(settings: Settings, app: str) -> Path:
@@ -168,9 +180,8 @@ def driver_environment(settings: Settings) -> Mapping[str, str]:
 
 def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
     private_folder(settings.run)
-    for child in [*_children]:
-        if child.poll() is not None:
-            _children.remove(child)
+    with _reaping:  # a thread for each app
+        _children[:] = [child for child in _children if child.poll() is None]
     script = str(ROOT / "spark_apps" / "stream.py")
     with open_driver_log(settings, app) as log:
         log.write(f"{_MARK}{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
@@ -184,7 +195,8 @@ def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
             cwd=settings.project,
             env=driver_environment(settings),
         )
-    _children.append(child)
+    with _reaping:
+        _children.append(child)
     # a child that ended already still has its start time: only it can be unreaped under this pid
     process_started = processes.started(child.pid) or "ended"
     launch = Launch(pid=child.pid, process_started=process_started, at=time.time(), failures=failures)

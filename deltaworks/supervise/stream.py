@@ -1,6 +1,7 @@
 """The task that keeps an app running: a deferred one, so that it costs no worker while the app runs.
 
-It starts or adopts the app's driver, then waits in the triggerer until something has to be done. Stopping is a wish in
+It starts or adopts the app's driver, then waits in the triggerer until something has to be done. A driver that is
+wanted, and the next one after a death, is started there at once: a worker takes seconds to begin. Stopping is a wish in
 the control store, not an action on the task: marking it failed or clearing it leaves the driver alone, and the next
 try adopts it. docs/decisions/0002 says why.
 """
@@ -42,8 +43,8 @@ _NOT_THE_DRIVER = RetryRule(
 class StreamOperator(BaseOperator):
     """Keeps the driver of one app running for as long as that is wanted.
 
-    A driver that dies fails the try, and the next try starts another: at once after a good life, later the more of
-    them failed early in a row. After FAILURES_MAX of those the run fails too; attempts go on in the next runs.
+    A driver that dies fails the try; another starts at once after a good life, later the more of them failed early in a
+    row. After FAILURES_MAX of those the run fails too; attempts go on in the next runs.
     """
 
     ui_color = "#dff3e8"
@@ -64,7 +65,7 @@ class StreamOperator(BaseOperator):
         settings = Settings.load(Path(self.project))
         not_before = 0.0
         try:
-            not_before = self._ensure(settings)
+            not_before = ensure(settings, self.app, self.log)
         except ControlError as error:
             self.log.warning("%s Waiting for it.", error)
         self._wait(not_before)
@@ -82,37 +83,18 @@ class StreamOperator(BaseOperator):
                     self.log.info("Killed %d processes.", launch.kill(settings, store, self.app))
         self._bury(settings, event)
 
-    def _ensure(self, settings: Settings) -> float:
-        """Start or adopt; returns when the next attempt may be made (seconds since 1970), 0 if at any time."""
-        with Store(settings.control_dsn()) as store:
-            store.declare_apps([self.app])
-            app = store.app(self.app)
-            found = launch.running(settings, store, self.app)
-            before = past(settings, store, self.app)
-        if found is None and app.desired == "stopped":
-            self.log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", app.desired_by, self.app)
-            return 0.0
-        not_before = before.ended_at + wait_seconds(before.failures)
-        if found is None and not_before > time.time():
-            told = "%d drivers in a row ended early; the next one starts in %.0f s."
-            self.log.warning(told, before.failures, not_before - time.time())
-            return not_before
-        started = found or launch.start(settings, self.app)
-        what = "Adopted the running driver" if started.adopted else "Started a driver"
-        self.log.info("%s: pid %d, log %s", what, started.pid, launch.log_file(settings, self.app))
-        return 0.0
-
     def _wait(self, not_before: float) -> NoReturn:
         trigger = StreamTrigger(app=self.app, project=self.project, deferred_at=time.time(), not_before=not_before)
         self.defer(trigger=trigger, method_name="resume")
 
     def _bury(self, settings: Settings, event: dict[str, Any]) -> NoReturn:
         """Fail the try, or the run if it is one early end too many, with the end of the driver's log."""
-        if tail := launch.log_tail(settings, self.app):
+        if tail := launch.log_tail(settings, self.app, upto=event.get("logged")):
             self.log.error("The end of %s:\n%s", launch.log_file(settings, self.app), tail)
-        failures = 0
-        with suppress(ControlError), Store(settings.control_dsn()) as store:
-            failures = past(settings, store, self.app).failures
+        failures = event.get("failures", 0)
+        if "failures" not in event:
+            with suppress(ControlError), Store(settings.control_dsn()) as store:
+                failures = past(settings, store, self.app).failures
         finding = f"driver of {self.app} {event['state']}: {event['reason']}"
         if failures >= FAILURES_MAX:
             pause = wait_seconds(failures)
@@ -123,8 +105,33 @@ class StreamOperator(BaseOperator):
         raise AirflowException(finding)
 
 
+def ensure(settings: Settings, app: str, log: Any) -> float:
+    """Start or adopt the driver of an app if it is wanted.
+
+    Returns when the next attempt may be made (seconds since 1970), 0 if at any time. Raises ControlError, StackError,
+    and OSError where there is no Python for it.
+    """
+    with Store(settings.control_dsn()) as store:
+        store.declare_apps([app])
+        known = store.app(app)
+        before = past(settings, store, app)
+        found = launch.running(settings, store, app)  # afterwards: who was started meanwhile has not failed
+    if found is None and known.desired == "stopped":
+        log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", known.desired_by, app)
+        return 0.0
+    not_before = before.ended_at + wait_seconds(before.failures)
+    if found is None and not_before > time.time():
+        told = "%d drivers in a row ended early; the next one starts in %.0f s. The end of the last one's log:\n%s"
+        log.warning(told, before.failures, not_before - time.time(), launch.log_tail(settings, app))
+        return not_before
+    started = found or launch.start(settings, app)
+    what = "Adopted the running driver" if started.adopted else "Started a driver"
+    log.info("%s: pid %d, log %s", what, started.pid, launch.log_file(settings, app))
+    return 0.0
+
+
 class StreamTrigger(BaseTrigger):
-    """Looks at an app every second, logs how it changes, and fires once when something has to be done.
+    """Looks at an app every second, logs how it changes, starts drivers, and fires once when something has to be done.
 
     Never fails for what it cannot see: while the control store is away it keeps waiting. Never stops the driver.
     """
@@ -153,10 +160,16 @@ class StreamTrigger(BaseTrigger):
                 except DeltaworksError as error:
                     telling.blind(error)
                     continue
-                verdict = self._patient(verdict)
+                verdict = self._patient(seen, verdict)
                 telling.tell(seen, verdict)
-                if verdict.needs and not 0 <= time.time() - self.deferred_at < QUIET_SECONDS:
-                    yield TriggerEvent(_event(seen, verdict))  # type: ignore[no-untyped-call]  # Airflow's
+                quiet = self._quiet_seconds()
+                # a death that cannot be told yet has no successor yet: it would not be told any more
+                if verdict.needs is None or (quiet and verdict.needs != "start"):
+                    continue
+                event = await asyncio.to_thread(self._start_next, eyes.settings, seen, verdict)
+                if event is not None:
+                    await asyncio.sleep(self._quiet_seconds())
+                    yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's
                     return
         finally:
             if eyes:
@@ -169,9 +182,42 @@ class StreamTrigger(BaseTrigger):
         """
         self.log.info("The driver of %s is left alone. To stop it: deltaworks app stop %s", self.app, self.app)
 
-    def _patient(self, verdict: Verdict) -> Verdict:
+    def _quiet_seconds(self) -> float:
+        """For so long nothing may be fired yet; the clock may have been set back."""
+        passed = time.time() - self.deferred_at
+        return QUIET_SECONDS - passed if 0 <= passed < QUIET_SECONDS else 0.0
+
+    def _start_next(self, settings: Settings, seen: Seen, verdict: Verdict) -> dict[str, Any] | None:
+        """Start the driver that is wanted, or the next one after a death where no pause is due.
+
+        Returns what the task has to do or to tell; None while there is nothing. What cannot be started here the task
+        tries to start: then its try fails with the reason.
+        """
+        event = _event(seen, verdict)
+        try:
+            if verdict.needs == "start":
+                self.not_before = ensure(settings, self.app, self.log)
+                return None
+            if verdict.needs == "burial":
+                with Store(settings.control_dsn()) as store:
+                    failures = past(settings, store, self.app).failures
+                    if launch.running(settings, store, self.app) is not None:
+                        return None  # somebody has started the next one meanwhile
+                # what is known of a death only as long as no other driver has started
+                event |= {"failures": failures, "logged": launch.log_size(settings, self.app)}
+                if wait_seconds(failures) == 0:
+                    ensure(settings, self.app, self.log)
+        except ControlError as error:
+            self.log.warning("%s Watching on.", error)
+            return None
+        except (DeltaworksError, OSError) as error:
+            self.log.warning("%s", error)
+        return event
+
+    def _patient(self, seen: Seen, verdict: Verdict) -> Verdict:
         """Hold a death that is known until its back-off is over; then it takes a start, not another funeral."""
-        if verdict.needs != "burial" or not self.not_before:
+        known = seen.launched_at is None or seen.launched_at.timestamp() < self.not_before
+        if verdict.needs != "burial" or not self.not_before or not known:
             return verdict
         pause = self.not_before - time.time()
         if pause > 0:
@@ -183,15 +229,15 @@ class _Eyes:
     """Looks and judges; knows since when it has seen without a break."""
 
     def __init__(self, app: str, project: Path) -> None:
-        self._app, self._settings = app, Settings.load(project)
-        self._limits = Limits(behind_rows=self._settings.app(app).rows_per_batch_max)
-        self._store = Store(self._settings.control_dsn())
+        self._app, self.settings = app, Settings.load(project)
+        self._limits = Limits(behind_rows=self.settings.app(app).rows_per_batch_max)
+        self._store = Store(self.settings.control_dsn())
         self._since: float | None = None
 
     def look(self) -> tuple[Seen, Verdict]:
         """Look once, in a thread; raises ControlError while the control store is away."""
         try:
-            seen = look(self._settings, self._store, self._app)
+            seen = look(self.settings, self._store, self._app)
         except DeltaworksError:
             self._since = None
             raise

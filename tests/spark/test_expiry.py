@@ -383,3 +383,28 @@ def test_rows_that_somebody_has_to_decide_about_hold_their_day(spark: SparkSessi
     owner.turn()
     assert carry_out(owner, command("expire", SILVER))["expired"] == 2 * (10 - KEPT[SILVER] - 1)
     assert owner.verdicts() == {"ok"}
+
+
+@pytest.mark.parametrize("path", ["auto", "spark"])
+def test_a_visit_that_goes_on_over_the_bound_has_gone_whole(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """A late row of it finds the rest of it in silver still: no part of it comes back as a visit of its own."""
+    settings = project(tmp_path / "project", late="correct", kept=FEW).settings(tmp_path / "data")
+    owner, log = Owner(spark, settings, "web", only=(SILVER, VISITS), path=path), Log()
+    midnight = (START + DAY).replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def send(*views: tuple[int, timedelta, timedelta]) -> None:
+        """Number, when it was and when it comes, both from midnight."""
+        log.send(View(number, midnight + at, midnight + comes, "/", 1).record() for number, at, comes in views)
+        owner.take(log.batch())
+
+    minute = timedelta(minutes=1)
+    send(*((number, number * 10 * minute, number * 10 * minute) for number in (-2, -1, 0, 1, 2)), (9, DAY, DAY))
+    assert sorted(row["views"] for row in owner.rows(VISITS)) == [1, 5]
+    assert carry_out(owner, command("expire", VISITS))["expired"] == 1
+    assert bound(owner, VISITS) == midnight
+
+    send((3, 25 * minute, DAY + minute))
+
+    assert sorted(row["views"] for row in owner.rows(VISITS)) == [1]
+    assert len(owner.rows(SILVER)) == 7
+    assert owner.verdicts() == {"ok"}

@@ -23,14 +23,17 @@ class Failing(Handed):
         raise RuntimeError(self.error)
 
 
-@pytest.mark.parametrize("brief", [False, True])
-def test_session_is_bounded_and_dies_when_its_memory_is_used_up(tmp_path: Path, brief: bool) -> None:
+@pytest.mark.parametrize(("brief", "few_rows"), [(False, False), (False, True), (True, False)])
+def test_session_is_bounded_and_dies_when_its_memory_is_used_up(tmp_path: Path, brief: bool, few_rows: bool) -> None:
     """A JVM without memory goes on by half, and calls hang for ever; more than Arrow is to hold is not collected."""
     settings = Settings.load(ROOT, environment={}, data=tmp_path, arrow_bytes_max=12_345)
 
-    options = _options(settings, AppSettings(memory="2g"), [], brief=brief)
+    options = _options(settings, AppSettings(memory="2g"), [], brief=brief, few_rows=few_rows)
+    said = options["spark.driver.extraJavaOptions"].split()
 
-    assert "-XX:+ExitOnOutOfMemoryError" in options["spark.driver.extraJavaOptions"].split()
+    assert "-XX:+ExitOnOutOfMemoryError" in said
+    one_compiler, its_room = "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"
+    assert (one_compiler in said, its_room in said) == (brief or few_rows, brief or few_rows)
     assert options["spark.driver.memory"] == "2g"
     assert options["spark.driver.maxResultSize"] == "12345"
 

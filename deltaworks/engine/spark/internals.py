@@ -34,7 +34,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
     "org.apache.spark.sql.catalyst.plans.logical.Join": ("condition", "joinType"),
     "org.apache.spark.sql.catalyst.plans.logical.Project": ("projectList",),
-    "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "withNewChildren"),
+    "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "treeString", "withNewChildren"),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
     "org.apache.spark.sql.classic.ExpressionUtils": ("column",),
     "org.apache.spark.sql.classic.SparkSession": (
@@ -85,6 +85,11 @@ def listed(many: JavaObject) -> list[Any]:
 def execution_of(frame: DataFrame) -> JavaObject:
     """Spark's execution of a frame, which has its plans: analysed, optimised, executed."""
     return frame._jdf.queryExecution()  # noqa: SLF001  # there is no public name for it
+
+
+def text_of(node: JavaObject) -> str:
+    """A plan as text, with all columns of each node: `toString` leaves some out."""
+    return str(node.treeString(False, False, 2**31 - 1, False, False))
 
 
 def rdd_id(node: JavaObject) -> int:

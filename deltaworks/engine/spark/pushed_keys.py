@@ -23,11 +23,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltaworks.engine.spark.internals import Internals, execution_of, listed, rdd_id
+from deltaworks.engine.spark.sessions import of_sessions
 
 ALTERNATIVES_MAX = 16
 """One row is made more than this by an Expand: each is an expression that is kept for each row of the input."""
-_SESSIONS = "Sessions"
-"""Of nodes that put the rows of sessions together: MergingSessions, UpdatingSessions."""
 _Equals = list[tuple[JavaObject, str]]
 """Expressions that must all be equal to a key."""
 _LEFT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "RightOuter"})
@@ -103,15 +102,6 @@ def pushed_keys(
     if before.reads != after.reads:  # a branch was planned away: nobody knows for which keys
         return PushedKeys()
     return after.found()
-
-
-def of_sessions(made: DataFrame) -> bool:
-    """Whether it groups by `session_window`: then its optimiser (Spark 4.2) pushes down what it must not.
-
-    Which session a row is in is known only when rows are put together, after conditions on the session were applied to
-    each row as if it were one alone.
-    """
-    return _SESSIONS in str(execution_of(made).executedPlan().toString())
 
 
 def with_expressions(frame: DataFrame, expressions: Mapping[str, Expression]) -> DataFrame:

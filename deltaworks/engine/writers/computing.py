@@ -16,6 +16,7 @@ from deltaworks.engine.snapshot import UnknownError
 from deltaworks.engine.spark.direct_plan import ROWS_MAX
 from deltaworks.engine.spark.planned import BYTES_MAX, OFF, PLANS, Planned
 from deltaworks.engine.spark.pushed_keys import Expression, with_expressions
+from deltaworks.engine.spark.sessions import of_sessions, put_together
 from deltaworks.engine.transforms import Function, by_short_name, digest_of, several
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
@@ -36,6 +37,8 @@ class Computing:
         `direct`: by a kept plan where it can be.
         """
         self._function, self._gives = function, list(gives)
+        self.of_sessions: bool | None = None
+        """Whether its result is sessions; None while it was not computed in the ordinary way."""
         self._names = {table.name: declared_columns(table) for table in inputs}
         schemas = {
             table.name: pa.schema([table.schema.field(name) for name in self._names[table.name]]) for table in inputs
@@ -80,7 +83,10 @@ class Computing:
         if many_rows is None:
             many_rows = any(not isinstance(one, pa.Table) or one.nbytes > BYTES_MAX for one in rows.values())
         suit(spark, many_rows=many_rows)
-        return self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
+        made = self._call({name: frame(spark, one).select(*self._names[name]) for name, one in rows.items()})
+        if self.of_sessions is None:
+            self.of_sessions = of_sessions(made)
+        return put_together(made) if self.of_sessions else made
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         return self._function(**by_short_name(frames)).select(*self._gives)

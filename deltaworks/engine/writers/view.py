@@ -19,7 +19,7 @@ from deltaworks.engine.halves import Try
 from deltaworks.engine.lake import TooMuchError
 from deltaworks.engine.needed import Wanted, needed
 from deltaworks.engine.snapshot import Snapshot
-from deltaworks.engine.spark.pushed_keys import PushedKeys, of_sessions
+from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.transforms import load_keys_from, load_transform
 from deltaworks.engine.writers.computing import Computing, KeysFrom
 from deltaworks.engine.writers.fitting import (
@@ -70,7 +70,6 @@ class ViewWriter:
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own)
-        self._of_sessions: bool | None = None
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
 
     def after(self, source: Input) -> int | None:
@@ -120,7 +119,7 @@ class ViewWriter:
         if computed is None:
             inputs = {s.table.name: shown(spark, s, committer.arrow_bytes_max) for s in self.sources}
             many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
-            computed = self._apart(self.computing.ordinary(spark, inputs, many_rows=many_rows))
+            computed = self.computing.ordinary(spark, inputs, many_rows=many_rows)
         if touched.parts:
             touched = self._whole(spark, touched, computed, committer.arrow_bytes_max)
             if touched.no_key:
@@ -143,21 +142,11 @@ class ViewWriter:
             with self.fitting.search(error):
                 if not isinstance(computed, DataFrame):  # a plan gave it: no row of it raises
                     raise
+                if self.computing.of_sessions:  # they are computed whole for each key, so each would raise
+                    raise
                 keys = self._every_key(spark, inputs, computed) if touched.keys is None else touched.keys
                 self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
-
-    def _apart(self, computed: DataFrame) -> Rows:
-        """The rows before anything is asked of them where they are sessions: Spark would ask that of their parts."""
-        if self._of_sessions is None:
-            self._of_sessions = of_sessions(computed)
-        if not self._of_sessions:
-            return computed
-        rows = collected(computed)
-        if rows is None:
-            finding = "makes more sessions than fit into memory"
-            raise LakeError(self.declared.name, finding, "Keep it as stateful(gap=...), which computes a few anew")
-        return rows
 
     def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
         """By a kept plan, the rows of the touched keys and some of others; None where that cannot be.

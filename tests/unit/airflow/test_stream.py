@@ -70,34 +70,77 @@ def test_an_app_that_is_stopped_stays_stopped_until_it_is_wanted(
     trigger = deferred(task)
 
     early = fired(trigger, seconds_max=2.5)
+    before = launch.running(settings, store, "shop")
     store.desire("shop", "running", by="alice")
-    event = fired(trigger)
+    event = fired(trigger, seconds_max=4)
 
-    assert early is None
-    assert event is not None
-    assert (event["needs"], event["state"]) == ("start", "stopped")
-    resumed(task, event)
+    assert (early, before) == (None, None)
+    assert event is None, "no worker is needed"
     assert launch.running(settings, store, "shop") is not None
 
 
-def test_a_killed_driver_fails_the_try_and_the_next_starts_one(
-    task: StreamOperator, store: Store, settings: Settings
+def test_what_the_trigger_cannot_start_fails_a_try(
+    task: StreamOperator, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failed try is what people see in the grid; one new driver runs afterwards."""
+    """With the reason, for people to see."""
+    store.desire("shop", "stopped", by="alice")
+    trigger = deferred(task)
+    monkeypatch.setenv("DELTAWORKS_SPARK_PYTHON", "/nowhere/python")
+    store.desire("shop", "running", by="alice")
+
+    event = fired(trigger)
+
+    assert event is not None
+    assert (event["needs"], event["state"]) == ("start", "stopped")
+    with pytest.raises(FileNotFoundError, match="/nowhere/python"):
+        task.resume(CONTEXT, event)
+
+
+def test_a_killed_driver_fails_the_try_and_another_runs(
+    task: StreamOperator, store: Store, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The failed try is what people see in the grid; the new driver runs by then, and the next try adopts it."""
     trigger, pid = working(task, store, settings)
+    (settings.logs / "app-shop.log").open("a").write("its last words\n")
     kill_leader(pid)
 
     event = fired(trigger)
+    successor = launch.running(settings, store, "shop")
     assert event is not None
     with pytest.raises(AirflowException, match="driver of shop dead") as failure:
         task.resume(CONTEXT, event)
     deferred(task)
 
     assert not isinstance(failure.value, AirflowFailException)
+    assert "its last words" in capsys.readouterr().out
     driver = launch.running(settings, store, "shop")
     assert driver is not None
-    assert driver.pid != pid
+    assert successor is not None
+    assert driver.pid == successor.pid != pid
     assert processes.members(pid) == []
+
+
+def test_a_death_whose_successor_cannot_start_is_told_first(
+    task: StreamOperator,
+    store: Store,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the dead one said is not hidden by what was tried after it."""
+    trigger, pid = working(task, store, settings)
+    (settings.logs / "app-shop.log").open("a").write("its last words\n")
+    monkeypatch.setenv("DELTAWORKS_SPARK_PYTHON", "/nowhere/python")
+    kill_leader(pid)
+
+    event = fired(trigger)
+
+    assert event is not None
+    with pytest.raises(AirflowException, match="driver of shop dead"):
+        task.resume(CONTEXT, event)
+    assert "its last words" in capsys.readouterr().out
+    with pytest.raises(FileNotFoundError, match="/nowhere/python"):
+        task.execute(CONTEXT)
 
 
 def test_nothing_fires_in_the_first_seconds_of_a_deferral(
@@ -112,7 +155,43 @@ def test_nothing_fires_in_the_first_seconds_of_a_deferral(
     event = fired(fresh)
 
     assert event is not None
+    assert event["needs"] == "burial"
     assert time.monotonic() - began > 2.5
+
+
+def test_a_wish_ends_a_pause(task: StreamOperator, store: Store, settings: Settings) -> None:
+    """Who asks for a restart need not wait for what a crash loop waits for."""
+    trigger, pid = working(task, store, settings)
+    kill_leader(pid)
+    trigger.not_before = time.time() + 600
+    held = fired(trigger, seconds_max=2.5)
+    before = last_launch(settings, "shop")
+
+    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "running", by="alice")
+    event = fired(trigger, seconds_max=4)
+
+    assert (held, event) == (None, None)
+    assert before is not None
+    assert before.pid == pid
+    assert launch.running(settings, store, "shop") is not None
+
+
+def test_a_death_after_a_pause_is_told_by_a_trigger_made_anew(
+    task: StreamOperator, store: Store, settings: Settings
+) -> None:
+    """What Airflow keeps of a trigger still has the pause, which was over before this driver was started."""
+    trigger, pid = working(task, store, settings)
+    last = last_launch(settings, "shop")
+    assert last is not None
+    _, kept = trigger.serialize()
+    anew = StreamTrigger(**{**kept, "not_before": last.at - 1})
+    kill_leader(pid)
+
+    event = fired(anew)
+
+    assert event is not None
+    assert event["needs"] == "burial"
 
 
 def test_the_trigger_sits_out_an_outage_of_the_control_store(
@@ -133,15 +212,18 @@ def test_the_trigger_sits_out_an_outage_of_the_control_store(
 
 
 @pytest.mark.usefixtures("store")
-def test_a_try_while_the_control_store_is_away_waits_for_it(task: StreamOperator, server: tuple[str, int]) -> None:
+def test_a_try_while_the_control_store_is_away_waits_for_it(
+    task: StreamOperator, settings: Settings, server: tuple[str, int]
+) -> None:
     """Not a failed try each second."""
     with closed_database(server[0]):
         trigger = deferred(task)
+    before = last_launch(settings, "shop")
 
-    event = fired(trigger)
+    event = fired(trigger, seconds_max=4)
 
-    assert event is not None
-    assert event["needs"] == "start"
+    assert (before, event) == (None, None)
+    assert last_launch(settings, "shop") is not None
 
 
 @pytest.mark.usefixtures("store")
@@ -160,16 +242,17 @@ def test_a_crash_loop_fails_the_run_and_goes_on_with_pauses(
     with pytest.raises(AirflowFailException, match="6 in a row ended early"):
         task.resume(CONTEXT, event)
     paused = deferred(task)
+    pause = paused.not_before
     early = fired(paused, seconds_max=2.5)
     paused.not_before = time.time() + 1.5
-    later = fired(paused)
+    held = fired(paused, seconds_max=4)
 
     assert "a reason in the log" in capsys.readouterr().out
-    assert paused.not_before > 0
-    assert last_launch(settings, "shop") == replace(last, failures=FAILURES_MAX - 1), "nothing was started"
+    assert pause > time.time()
     assert early is None
-    assert later is not None
-    assert later["needs"] == "start"
+    assert held is None
+    assert paused.not_before == pause, "another trigger's word is no reason to start before its time"
+    assert last_launch(settings, "shop") == replace(last, failures=FAILURES_MAX - 1), "nothing was started"
 
 
 def test_a_driver_that_hangs_is_killed(task: StreamOperator, store: Store, settings: Settings) -> None:
@@ -217,13 +300,6 @@ def deferred(task: StreamOperator) -> StreamTrigger:
     """Run a try up to its deferral; the trigger is as if deferred long ago."""
     with pytest.raises(TaskDeferred) as raised:
         task.execute(CONTEXT)
-    return _aged(raised.value)
-
-
-def resumed(task: StreamOperator, event: dict[str, Any]) -> StreamTrigger:
-    """Go on after an event, up to the next deferral."""
-    with pytest.raises(TaskDeferred) as raised:
-        task.resume(CONTEXT, event)
     return _aged(raised.value)
 
 
