@@ -27,8 +27,9 @@ _WORDS = {
 }
 """Texts that transforms look for; of other columns they are of a few."""
 _WHOLE = {"quantity": (0, 1, 2, 30), "status": (200, 404, 500)}
-NULLS = 0.08
+_NULLS = 0.08
 """This part of each column is null, if nothing else is asked for."""
+
 
 Call = Callable[[Mapping[str, DataFrame]], DataFrame]
 
@@ -78,7 +79,7 @@ def _seen(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if not field.name.startswith("_")])
 
 
-def rows(chance: Random, schema: pa.Schema, many: int, *, ids: int | None = None, nulls: float = NULLS) -> pa.Table:
+def rows(chance: Random, schema: pa.Schema, many: int, *, ids: int | None = None, nulls: float = _NULLS) -> pa.Table:
     """So many rows of an input; ids are of so many, which tables have in common. Some nulls make a transform raise."""
     ids = max(3, many // 3) if ids is None else ids
     return pa.table([_column(chance, field, many, ids, nulls) for field in schema], schema=schema)

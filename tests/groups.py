@@ -21,8 +21,9 @@ SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
 """Processes take files, each with a JVM and a stack of its own where tests need them."""
 PROCESSES = 2
 WAITING = {"stack": 3}
-"""So many where tests wait more than they compute, if the machine has room for their stacks."""
+"""Processes of a group whose tests wait more than they compute..."""
 ROOM_BYTES_MIN = 16 * 10**9
+"""...on a machine with so much memory: each has a stack with drivers."""
 ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers

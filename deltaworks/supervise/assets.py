@@ -44,7 +44,7 @@ class PartitionClosedTrigger(BaseEventTrigger):
     """Yields {"partition": "2026-11-20", "version": 17} for every partition of a table that is complete, once."""
 
     def __init__(self, *, table: str, project: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's
+        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
         self.table, self.project = table, project
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -63,7 +63,7 @@ class PartitionClosedTrigger(BaseEventTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Turn every partition into an event."""
         async for partition in shared_stream:
-            yield TriggerEvent(partition)  # type: ignore[no-untyped-call]  # Airflow's
+            yield TriggerEvent(partition)
 
     def run(self) -> AsyncIterator[TriggerEvent]:
         """Never called: the stream is shared."""
@@ -74,7 +74,7 @@ class ClosedPartitionStream(SharedStreamProducer, LoggingMixin):
     """Reads closed partitions that were not announced, one at a time; the next only after the last one is marked."""
 
     def __init__(self, *, table: str, project: Path) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's
+        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
         self._table, self._project = table, project
         self._store: Store | None = None
         self._announced = asyncio.Event()

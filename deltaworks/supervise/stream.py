@@ -65,7 +65,7 @@ class StreamOperator(BaseOperator):
         settings = Settings.load(Path(self.project))
         not_before = 0.0
         try:
-            not_before = ensure(settings, self.app, self.log)
+            not_before = ensure_driver(settings, self.app, self.log)
         except ControlError as error:
             self.log.warning("%s Waiting for it.", error)
         self._wait(not_before)
@@ -105,7 +105,7 @@ class StreamOperator(BaseOperator):
         raise AirflowException(finding)
 
 
-def ensure(settings: Settings, app: str, log: Any) -> float:
+def ensure_driver(settings: Settings, app: str, log: Any) -> float:
     """Start or adopt the driver of an app if it is wanted.
 
     Returns when the next attempt may be made (seconds since 1970), 0 if at any time. Raises ControlError, StackError,
@@ -113,11 +113,11 @@ def ensure(settings: Settings, app: str, log: Any) -> float:
     """
     with Store(settings.control_dsn()) as store:
         store.declare_apps([app])
-        known = store.app(app)
+        wish = store.app(app)
         before = past(settings, store, app)
         found = launch.running(settings, store, app)  # afterwards: who was started meanwhile has not failed
-    if found is None and known.desired == "stopped":
-        log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", known.desired_by, app)
+    if found is None and wish.desired == "stopped":
+        log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", wish.desired_by, app)
         return 0.0
     not_before = before.ended_at + wait_seconds(before.failures)
     if found is None and not_before > time.time():
@@ -137,7 +137,7 @@ class StreamTrigger(BaseTrigger):
     """
 
     def __init__(self, *, app: str, project: str, deferred_at: float, not_before: float = 0.0) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's
+        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
         self.app, self.project, self.deferred_at, self.not_before = app, project, deferred_at, not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -169,7 +169,7 @@ class StreamTrigger(BaseTrigger):
                 event = await asyncio.to_thread(self._start_next, eyes.settings, seen, verdict)
                 if event is not None:
                     await asyncio.sleep(self._quiet_seconds())
-                    yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's
+                    yield TriggerEvent(event)
                     return
         finally:
             if eyes:
@@ -196,7 +196,7 @@ class StreamTrigger(BaseTrigger):
         event = _event(seen, verdict)
         try:
             if verdict.needs == "start":
-                self.not_before = ensure(settings, self.app, self.log)
+                self.not_before = ensure_driver(settings, self.app, self.log)
                 return None
             if verdict.needs == "burial":
                 with Store(settings.control_dsn()) as store:
@@ -206,7 +206,7 @@ class StreamTrigger(BaseTrigger):
                 # what is known of a death only as long as no other driver has started
                 event |= {"failures": failures, "logged": launch.log_size(settings, self.app)}
                 if wait_seconds(failures) == 0:
-                    ensure(settings, self.app, self.log)
+                    ensure_driver(settings, self.app, self.log)
         except ControlError as error:
             self.log.warning("%s Watching on.", error)
             return None
@@ -215,9 +215,9 @@ class StreamTrigger(BaseTrigger):
         return event
 
     def _patient(self, seen: Seen, verdict: Verdict) -> Verdict:
-        """Hold a death that is known until its back-off is over; then it takes a start, not another funeral."""
-        known = seen.launched_at is None or seen.launched_at.timestamp() < self.not_before
-        if verdict.needs != "burial" or not self.not_before or not known:
+        """Hold a death that was told before the pause until that is over; then it takes a start, no other funeral."""
+        told = seen.launched_at is None or seen.launched_at.timestamp() < self.not_before
+        if verdict.needs != "burial" or not self.not_before or not told:
             return verdict
         pause = self.not_before - time.time()
         if pause > 0:

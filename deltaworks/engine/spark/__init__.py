@@ -1,1 +1,1 @@
-"""Spark behind its public names: transforms that are planned once, and computed without a job."""
+"""Spark behind its public names: transforms planned once and computed without jobs; sessions out of its optimiser."""

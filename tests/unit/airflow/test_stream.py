@@ -101,7 +101,7 @@ def test_a_killed_driver_fails_the_try_and_another_runs(
 ) -> None:
     """The failed try is what people see in the grid; the new driver runs by then, and the next try adopts it."""
     trigger, pid = working(task, store, settings)
-    (settings.logs / "app-shop.log").open("a").write("its last words\n")
+    says_last(settings, "its last words")
     kill_leader(pid)
 
     event = fired(trigger)
@@ -129,7 +129,7 @@ def test_a_death_whose_successor_cannot_start_is_told_first(
 ) -> None:
     """What the dead one said is not hidden by what was tried after it."""
     trigger, pid = working(task, store, settings)
-    (settings.logs / "app-shop.log").open("a").write("its last words\n")
+    says_last(settings, "its last words")
     monkeypatch.setenv("DELTAWORKS_SPARK_PYTHON", "/nowhere/python")
     kill_leader(pid)
 
@@ -301,6 +301,12 @@ def deferred(task: StreamOperator) -> StreamTrigger:
     with pytest.raises(TaskDeferred) as raised:
         task.execute(CONTEXT)
     return _aged(raised.value)
+
+
+def says_last(settings: Settings, words: str) -> None:
+    """Have this at the end of the driver's log."""
+    with (settings.logs / "app-shop.log").open("a") as log:
+        print(words, file=log)
 
 
 def working(task: StreamOperator, store: Store, settings: Settings) -> tuple[StreamTrigger, int]:
