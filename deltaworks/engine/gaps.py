@@ -38,6 +38,8 @@ LISTED_MAX = 1_000
 SEEK_OVER = 1_000
 """To read over so many records costs the consumer about as much as to seek."""
 _POLL_SECONDS = 5.0
+_BESIDE_MAX = OFFSETS_MAX
+"""Up to so many new offsets of a table are read once for all of its partitions."""
 Booked = tuple[str, str, str, int, int]
 Hole = tuple[int, int]
 """Offsets [first, upto)."""
@@ -223,6 +225,12 @@ def rows_of(bronze: Path) -> ds.Dataset:
     return deltalake.DeltaTable(str(bronze)).to_pyarrow_dataset()
 
 
+def _newer(bronze: ds.Dataset, seq: int) -> ds.Dataset:
+    """The rows of the ingest batches after `seq`, read once: each partition asks for its own among them."""
+    names = ["topic", "partition", "offset"]
+    return ds.dataset(bronze.to_table(columns=names, filter=ds.field("_seq") > seq, use_threads=False))
+
+
 def holes(bronze: ds.Dataset, *, topic: str, partition: str, first: int, upto: int) -> list[Hole]:
     """Offsets in [first, upto) without a row, from the offset column alone; files elsewhere are not opened."""
     if first >= upto:
@@ -285,6 +293,8 @@ class Examiner:
         """Nothing is asked yet."""
         self._witness, self._writers = witness, tuple(writers)
         self._asked: dict[tuple[str, str, str], int] = {}
+        self._through: dict[str, int] = {}
+        """By table the last ingest batch up to which all was explained."""
         self._lock = Lock()
 
     def look(self, *, seconds_max: float) -> bool:
@@ -294,15 +304,25 @@ class Examiner:
 
     def _look(self, until: float) -> bool:
         for writer in self._writers:
-            position, rows = writer.table.entry.position, None
-            for topic, parts in position.offsets.items():
+            table, entry, rows = writer.table, writer.table.entry, None
+            for topic, parts in entry.position.offsets.items():
                 for partition, upto in parts.items():
-                    while (first := self._from(writer.table.name, position, topic, partition)) < upto:
-                        rows = rows or rows_of(writer.table.path)
+                    while (first := self._from(table.name, entry.position, topic, partition)) < upto:
+                        rows = rows or self._rows(table, entry.position)
                         self._one(writer, rows, topic, partition, first, upto)
                         if time.monotonic() > until:
                             return False
+            self._through[table.name] = entry.ingest_seq
         return True
+
+    def _rows(self, table: Standing, position: Position) -> ds.Dataset:
+        """Those in which gaps are looked for: where few are new, without what was looked through before."""
+        rows, seq = rows_of(table.path), self._through.get(table.name)
+        if seq is None:
+            return rows
+        parts = [(topic, part, upto) for topic, upto_of in position.offsets.items() for part, upto in upto_of.items()]
+        new = sum(max(0, upto - self._from(table.name, position, topic, part)) for topic, part, upto in parts)
+        return _newer(rows, seq) if new <= _BESIDE_MAX else rows
 
     def _from(self, table: str, position: Position, topic: str, partition: str) -> int:
         begun = position.first.get(topic, {}).get(partition, 0)

@@ -22,8 +22,8 @@ Condition: TypeAlias = Mapping[str, pa.Array]
 """Rows of which each of these, columns or what is computed from them, has one of the values."""
 Compute: TypeAlias = Callable[[pa.Table], pa.Table]
 """Columns of values, one for each row; raises UnknownError where a row has none."""
-CHUNKS_MAX = 64
-"""Each change is a chunk of its own, and each chunk costs a question a little."""
+CHUNKS_MAX = 12
+"""Each change is a chunk of its own, and each chunk costs a question a little; small ones are put together then."""
 _GONE_MAX = 0.5
 """A chunk of which more has gone is written anew."""
 REMOVED = ("delete", "update_preimage")
@@ -91,7 +91,7 @@ class Snapshot:
 
     def compact(self) -> None:
         """Let the memory of rows that have gone go."""
-        self._chunks = [_chunk(batch) for batch in self.rows().combine_chunks().to_batches()]
+        self._chunks = self._together(self._chunks)
 
     @property
     def num_rows(self) -> int:
@@ -106,11 +106,17 @@ class Snapshot:
         gone = pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
         # first what came: a row that changes twice comes and goes in one feed
         come = changes.filter(pc.invert(gone)).select(self.schema.names).combine_chunks()
+        before = len(self._chunks)
         self._chunks += [_chunk(batch) for batch in come.to_batches() if batch.num_rows]
         self._remove(changes.filter(gone).select(self.schema.names))
         self.version = version
-        if len(self._chunks) > CHUNKS_MAX or self._dead() > _GONE_MAX:
-            self.compact()
+        # of what has just come nothing is computed yet: together with it, all would be computed again
+        old, new = self._chunks[:before], self._chunks[before:]
+        if self._dead() > _GONE_MAX:
+            self._chunks = [*self._together(old), *new]
+        elif len(self._chunks) > CHUNKS_MAX:
+            large = _large(old)
+            self._chunks = [*old[:large], *self._together(old[large:]), *new]
 
     @phase("read")
     def rows(self) -> pa.Table:
@@ -121,17 +127,31 @@ class Snapshot:
     def those(self, conditions: Sequence[Condition]) -> pa.Table:
         """The rows that one of these conditions holds for; raises UnknownError."""
         found = []
+        asked = dict[tuple[int, str], pa.Array]()  # in the type of the rows, which is that of every chunk
         for chunk in self._chunks:
             wanted = np.zeros(chunk.rows.num_rows, np.bool_)
-            for condition in conditions:
+            for at, condition in enumerate(conditions):
                 mine = chunk.alive
                 for name, values in condition.items():
                     there = self._values(chunk, name)
-                    mine = mine & _flags(pc.is_in(there, value_set=values.cast(there.type)))
+                    if (at, name) not in asked:
+                        asked[at, name] = values.cast(there.type)
+                    mine = mine & _flags(pc.is_in(there, value_set=asked[at, name]))
                 wanted |= mine
             if wanted.any():
                 found.append(chunk.where(wanted))
         return self._table(found)
+
+    def _together(self, chunks: Sequence[_Chunk]) -> list[_Chunk]:
+        """Some chunks as one, without the rows that have gone, with what is computed of all of them."""
+        rows = self._table([one.where(one.alive) for one in chunks])
+        made = [_chunk(batch) for batch in rows.combine_chunks().to_batches() if batch.num_rows]
+        if len(made) == 1:
+            there = [(one, np.flatnonzero(one.alive)) for one in chunks]
+            for name in set(chunks[0].computed).intersection(*(one.computed for one in chunks)):
+                parts = [column.take(pa.array(at)) for one, at in there if (column := one.computed[name]) is not None]
+                made[0].computed[name] = pa.concat_arrays(parts) if len(parts) == len(chunks) else None
+        return made
 
     def _values(self, chunk: _Chunk, name: str) -> pa.Array:
         if name in self.schema.names:
@@ -180,6 +200,12 @@ class Snapshot:
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(batches, self.schema)
+
+
+def _large(chunks: Sequence[_Chunk]) -> int:
+    """How many, from the first on, have more rows than all behind them together: so a row is seldom written anew."""
+    rows = [chunk.rows.num_rows for chunk in chunks]
+    return next((at for at, mine in enumerate(rows) if mine <= sum(rows[at + 1 :])), len(rows))
 
 
 def _chunk(rows: pa.RecordBatch) -> _Chunk:

@@ -105,6 +105,24 @@ def test_each_gap_is_asked_once(web: ArrowOwner) -> None:
     assert [(gap.kind, gap.first, gap.upto) for gap in listed] == [("aborted", 4, 6)]
 
 
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_a_driver_looks_on_and_on(web: ArrowOwner, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """What is new is looked through alone where it is few; else among all rows, for the same gaps."""
+    broker = Recollection()
+    examiner = Examiner(broker, web.flow.bronze)
+    examiner.look(seconds_max=10)
+    monkeypatch.setattr("deltaworks.engine.gaps._BESIDE_MAX", few)
+
+    for offset in (7, 9, 10, 12):
+        send(web, offset)
+        assert examiner.look(seconds_max=10)
+    web.flow.settle()
+
+    assert broker.asked == [(1, 2), (4, 6), (8, 9), (11, 12)]
+    assert (line(web).markers, line(web).not_asked) == (5, 0)
+    assert sums(line(web))
+
+
 def test_what_was_found_and_not_committed_is_asked_again(web: ArrowOwner) -> None:
     """The driver dies between: nothing is lost and nothing counted twice."""
     broker = Recollection()

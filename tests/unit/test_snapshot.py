@@ -166,8 +166,9 @@ def test_rows_are_asked_for_as_a_filter_would() -> None:
     asked = 0
 
     for version in range(1, 60):
+        gone = [rows.pop(chance.randrange(len(rows))) for _ in range(chance.randrange(2))]
         rows.append(_row(chance))
-        kept.follow(_feed(("insert", rows[-1:])), version=version)
+        kept.follow(_feed(("insert", rows[-1:]), ("delete", gone)), version=version)
         conditions = [_condition(chance) for _ in range(chance.randint(1, 3))]
         found = kept.those(conditions)
         wanted = [row for row in rows if any(_holds(one, row) for one in conditions)]
@@ -207,12 +208,15 @@ def test_what_is_computed_from_a_row_is_computed_once() -> None:
 
     kept = _snapshot([(at, None, None, None, None, None, None) for at in range(10)])
     kept.compute(["same", "as text"], compute, reader="view")
-    for version in range(1, 5):
-        kept.follow(_feed(("insert", [(version + 10, *_row(chance)[1:])])), version=version)
+    versions, gone = range(1, 4 * CHUNKS_MAX), list[Row]()
+    for version in versions:
+        row = (version + 10, *_row(chance)[1:])
+        kept.follow(_feed(("insert", [row]), ("delete", gone)), version=version)
         found = kept.those([{"same": pa.array([3, version + 10], pa.int64())}, {"as text": pa.array(["4"])}])
         assert found["key"].to_pylist() == [3, 4, version + 10]
+        gone = [row] if version % 3 else []
 
-    assert set(computed) == {*range(10), *range(11, 15)}
+    assert set(computed) == {*range(10), *(version + 10 for version in versions)}
     assert set(computed.values()) == {1}
 
 

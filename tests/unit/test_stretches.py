@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.commit import Committer
+from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.nearby import Nearby
+from deltaworks.engine.own_rows import OwnRows
 from deltaworks.engine.stretches import Parts, Stretches
 from deltaworks.engine.touched import by_gap, by_reach
 from tests.chance import seeded
@@ -27,6 +30,7 @@ SCHEMA = pa.schema(
         ("_late_by", pa.int64()),
     ]
 )
+ORDER = [("user", "ascending"), ("at", "ascending")]
 Point = tuple[int | None, str | None, int]
 Span = tuple[int | None, str | None, int, int]
 """A user, a country, and seconds after noon; a stretch ends with those of its last row."""
@@ -201,3 +205,80 @@ def test_more_than_memory_takes_is_refused(events: OwnedTable) -> None:
 
     with pytest.raises(TooMuchError):
         near(events).rows(asked.widened(2**52), new, seq=1, bytes_max=1_000)
+
+
+RESULTS = pa.schema([("user", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("rows", pa.int64())])
+CHANGES = Merge(
+    keys=("user", "at"),
+    nullable_keys=frozenset({"user"}),
+    clauses=(
+        Clause(on="matched", act="delete", when="s.rows is null", set={}),
+        Clause(on="matched", act="update", set={name: f"s.{name}" for name in RESULTS.names}),
+        Clause(on="not matched", act="insert", set={name: f"s.{name}" for name in RESULTS.names}),
+    ),
+)
+
+
+@pytest.mark.parametrize("bytes_max", [2**26, 300])
+def test_own_rows_are_known_without_reading(tmp_path: Path, bytes_max: int) -> None:
+    """What stretches have, as the table has it: far back, after restarts, after a command or another way put rows in.
+
+    With few bytes memory holds the newer half only, and what is too much is read when more is allowed.
+    """
+    chance, entry, noon = seeded(), Entry(kind="create", app="tests", epoch=1), int(NOON.timestamp())
+    table = OwnedTable(name="gold.results", path=tmp_path / "results", schema=RESULTS, entry=entry)
+    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
+    own = OwnRows(table, keys=("user", "at"), time="at", keep=GAP * SECOND)
+
+    for number in range(80):
+        low = chance.choice((number * 100, number * 100, chance.randrange(8_000)))
+        users = chance.sample((1, 2, None), 2)
+        parts = Parts([rows([(user, None, low) for user in users], 0)], ["user"])
+        lows = np.full(len(users), (noon + low) * SECOND)
+        near = Stretches(parts=parts, part=np.arange(len(users)), low=lows, high=lows + 100 * SECOND)
+        try:
+            had = own.within(near, bytes_max=bytes_max)
+        except TooMuchError:
+            had = own.within(near, bytes_max=2**26)
+        there = table.read()
+        inside = there.filter(near.hold(there, "at")).select(["user", "at"])
+        assert had.sort_by(ORDER) == inside.sort_by(ORDER), f"batch {number}"
+
+        keys = {(user, chance.randint(low, low + 100)) for user in users for _ in range(chance.randrange(4))}
+        come = [{"user": user, "at": NOON + timedelta(seconds=at), "rows": 1} for user, at in sorted(keys, key=str)]
+        kept = [(one["user"], one["at"]) for one in come]
+        gone = [one | {"rows": None} for one in inside.to_pylist() if (one["user"], one["at"]) not in kept]
+        changes = pa.Table.from_pylist(come + gone, schema=RESULTS)
+        committer.commit(table, changes, table.entry.follow("batch"), how=CHANGES)
+        if chance.random() < 0.9:  # else another way of the writer put them in, which does not tell
+            own.replaced(near, changes.slice(0, len(come)), bytes_max=bytes_max)
+        if chance.random() < 0.1:
+            committer.delete(table, f"user = {chance.choice((1, 2))}", table.entry.follow("expire"))
+        if chance.random() < 0.1:
+            own = OwnRows(table, keys=("user", "at"), time="at", keep=GAP * SECOND)
+
+
+def test_own_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as commits tell what became of them."""
+    entry, noon = Entry(kind="create", app="tests", epoch=1), int(NOON.timestamp())
+    table = OwnedTable(name="gold.results", path=tmp_path / "results", schema=RESULTS, entry=entry)
+    committer = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
+    own, read, versions = OwnRows(table, keys=("user", "at"), time="at", keep=GAP * SECOND), table.read, list[int]()
+
+    def counted(*given: Any, **named: Any) -> pa.Table:
+        versions.append(table.version)
+        return read(*given, **named)
+
+    monkeypatch.setattr(table, "read", counted)
+    for at in range(5):
+        come = pa.Table.from_pylist([{"user": 1, "at": NOON + timedelta(seconds=at), "rows": 1}], schema=RESULTS)
+        time = np.array([(noon + at) * SECOND])
+        near = Stretches(parts=Parts([come], ["user"]), part=np.zeros(1, np.int64), low=time - SECOND, high=time)
+        assert own.within(near, bytes_max=2**26).num_rows == min(at, 1)
+        gone = [{"user": 1, "at": NOON + timedelta(seconds=at - 1), "rows": None}] if at else []
+        changes = pa.concat_tables([come, pa.Table.from_pylist(gone, schema=RESULTS)])
+        committer.commit(table, changes, table.entry.follow("batch"), how=CHANGES)
+        own.replaced(near, come, bytes_max=2**26)
+
+    assert versions == [0]
+    assert table.read().to_pylist() == [{"user": 1, "at": NOON + timedelta(seconds=4), "rows": 1}]

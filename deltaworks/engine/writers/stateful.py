@@ -27,6 +27,7 @@ from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.expiry import still_kept
 from deltaworks.engine.lake import OwnedTable, TooMuchError, read_commit
 from deltaworks.engine.nearby import Nearby
+from deltaworks.engine.own_rows import OwnRows
 from deltaworks.engine.stretches import Stretches, micros, times
 from deltaworks.engine.touched import FIRST_LOOK, by_gap, by_reach
 from deltaworks.engine.transforms import load_transform
@@ -98,6 +99,8 @@ class StatefulWriter:
         self.nearby = {
             source.table.name: self._nearby(source.table, declared_columns(source.table)) for source in sources
         }
+        keep = 2 * FIRST_LOOK * self.length + self.after_max
+        self.own_rows = OwnRows(own.table, keys=declared.keys, time=self._event_time, keep=keep)
         self.merge = _merge(declared, self.table.schema.names)
         self._open: pa.Table | None = None
         """Keys and closing times of the rows that are not complete; None: to be read from the table."""
@@ -258,6 +261,9 @@ class StatefulWriter:
                     rows = self._changes_spark(spark, touched, frame(spark, result.rows), closing)
                 low, high = result.span
                 committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=self.merge)
+                if touched.near is not None and isinstance(rows, pa.Table):
+                    there = rows.filter(pc.equal(rows[_ACT.name], "row"))
+                    self.own_rows.replaced(touched.near, there, bytes_max=committer.arrow_bytes_max)
                 self._remember_open(touched, result.rows, open_before, passed)
         self.progress.committed()
 
@@ -438,19 +444,14 @@ class StatefulWriter:
         if near is None or not isinstance(result, pa.Table):
             raise TooMuchError(bytes_max)
         result, schema = result.cast(self.table.schema), self.table.schema.append(_ACT)
-        keys, event_time = list(self.declared.keys), self._event_time
-        had = self.table.schema.empty_table().select(keys)
-        if spans := list(near.spans()):  # none, where all that is gone had been left out
-            low, high = (pa.scalar(time, pa.timestamp("us", "UTC")) for time in (spans[0][0], spans[-1][1]))
-            at = ds.field(event_time)
-            had = self.table.read(keys, where=(at >= low) & (at <= high), bytes_max=bytes_max)
-            had = had.filter(near.hold(had, event_time))
+        keys = list(self.declared.keys)
+        had = self.own_rows.within(near, bytes_max=bytes_max)
         there = set(tuples(result, keys))
         gone = had.filter(pa.array([key not in there for key in tuples(had, keys)], pa.bool_()))
         parts = [result.append_column(_ACT, pa.array(["row"] * result.num_rows, pa.string()))]
         parts.append(_only_keys(gone, schema, "gone"))
         if closing is not None:
-            beyond = closing.filter(pc.invert(near.hold(closing, event_time)))
+            beyond = closing.filter(pc.invert(near.hold(closing, self._event_time)))
             parts.append(_only_keys(beyond, schema, "closed"))
         return pa.concat_tables(parts)
 

@@ -1,0 +1,73 @@
+"""Where a stateful table's own rows lie: their keys out of memory as far back as it reaches, else read.
+
+Each batch asks what the stretches had before it puts other rows in their place. A table is written by its owner alone,
+so what a commit made of it is known without reading. Losing the memory changes nothing.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.nearby import CHUNKS_MAX
+from deltaworks.engine.phases import phase
+from deltaworks.engine.stretches import Stretches, times
+
+
+class OwnRows:
+    """Keys of the rows that a table has, as of the last version that brought any; part and event time are in a key."""
+
+    def __init__(self, table: OwnedTable, *, keys: Sequence[str], time: str, keep: int) -> None:
+        """Know nothing yet; memory begins `keep` microseconds before what is asked for first."""
+        self.table, self.time, self.keep = table, time, keep
+        self.keys = list(keys)
+        self._rows: pa.Table | None = None
+        self._since = self._version = 0
+
+    @phase("read")
+    def within(self, near: Stretches, *, bytes_max: int) -> pa.Table:
+        """Keys of the rows in the stretches.
+
+        Raises TooMuchError if more than about `bytes_max` bytes would have to be read into memory.
+        """
+        if self._version != self.table.data_version:  # another way, or somebody's command, has put rows in
+            self._rows = None
+        if not len(near):
+            return pa.schema([self.table.schema.field(name) for name in self.keys]).empty_table()
+        if self._rows is None:
+            self._since = int(near.low.min()) - self.keep
+            self._rows = self._stored(self._since, None, bytes_max)
+            self._version = self.table.data_version
+        found = self._rows.filter(near.hold(self._rows, self.time))
+        far = near.chosen(near.low < self._since)
+        if len(far):
+            before = self._stored(int(far.low.min()), min(int(far.high.max()), self._since - 1), bytes_max)
+            found = pa.concat_tables([before.filter(far.hold(before, self.time)), found])
+        return found
+
+    def replaced(self, near: Stretches, rows: pa.Table, *, bytes_max: int) -> None:
+        """A commit has put these rows in the place of those that the stretches had when `within` was asked."""
+        if self._rows is None:
+            return
+        others = self._rows.filter(pc.invert(near.hold(self._rows, self.time)))
+        come = rows.select(self.keys).cast(others.schema)
+        self._rows = pa.concat_tables([others, come.filter(pa.array(times(come, self.time) >= self._since))])
+        self._version = self.table.data_version
+        if self._rows.nbytes > bytes_max:  # the older half goes
+            at = times(self._rows, self.time)
+            self._since = int(np.median(at)) + 1
+            self._rows = self._rows.filter(pa.array(at >= self._since))
+        if self._rows[self.time].num_chunks > CHUNKS_MAX:
+            self._rows = self._rows.combine_chunks()
+
+    def _stored(self, low: int, high: int | None, bytes_max: int) -> pa.Table:
+        at = ds.field(self.time)
+        where = at >= _moment(low) if high is None else (at >= _moment(low)) & (at <= _moment(high))
+        return self.table.read(self.keys, where=where, bytes_max=bytes_max)
+
+
+def _moment(time: int) -> pa.Scalar:
+    return pa.scalar(time, pa.timestamp("us", "UTC"))
