@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / ".venv/tools/bin"
@@ -20,7 +23,7 @@ NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
 SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
 """Processes take files, each with a JVM and a stack of its own where tests need them."""
 PROCESSES = 2
-WAITING = {"stack": 3}
+WAITING = {"stack": 3, "unit": 3}
 """Processes of a group whose tests wait more than they compute..."""
 ROOM_BYTES_MIN = 16 * 10**9
 """...on a machine with so much memory: each has a stack with drivers."""
@@ -77,32 +80,56 @@ def _group(name: str, options: Sequence[str]) -> list[Result]:
     if name == "lint":
         return [_lint()]
     folder = f"tests/{name}"
-    airflow = (ROOT / folder / "airflow").is_dir()
-    return [
-        _pytest(name, "spark", folder, options),
-        *([_pytest(f"{name}/airflow", "airflow", f"{folder}/airflow", options)] if airflow else []),
-    ]
+    if not (ROOT / folder / "airflow").is_dir():
+        return [_pytest(name, "spark", folder, options)]
+    # those wait more than they compute: beside the others, with what they say behind
+    with _beside(f"{name}/airflow", "airflow", f"{folder}/airflow", options) as ended:
+        return [_pytest(name, "spark", folder, options), ended()]
 
 
 def _pytest(group: str, environment: str, folder: str, options: Sequence[str]) -> Result:
     """Run one folder's tests; a folder with test files that yields no test has failed."""
     print(f"\n{'=' * 20} {group}", flush=True)
+    began, busy = time.monotonic(), _busy_seconds()
+    command = _command(group, environment, folder, options)
+    if command is None:
+        return Result(group=group, verdict="FAILED", seconds=0)
+    with _running(command) as process:
+        code = _code(process)
+    seconds, spent = time.monotonic() - began, _busy_seconds()
+    cores = None if busy is None or spent is None else (spent - busy) / seconds
+    return Result(group=group, verdict="FAILED" if code else "passed", seconds=seconds, cores=cores)
+
+
+@contextmanager
+def _beside(group: str, environment: str, folder: str, options: Sequence[str]) -> Iterator[Callable[[], Result]]:
+    """The same beside what is done meanwhile; gives what waits for its end, then prints what it said."""
+    began, command = time.monotonic(), _command(group, environment, folder, options)
+    if command is None:
+        yield lambda: Result(group=group, verdict="FAILED", seconds=0)
+        return
+    with tempfile.TemporaryFile() as said, _running(command, said) as process:
+
+        def ended() -> Result:
+            code, seconds = _code(process), time.monotonic() - began
+            said.seek(0)
+            print(f"\n{'=' * 20} {group}\n{said.read().decode(errors='replace')}", flush=True)
+            return Result(group=group, verdict="FAILED" if code else "passed", seconds=seconds)
+
+        yield ended
+
+
+def _command(group: str, environment: str, folder: str, options: Sequence[str]) -> list[str] | None:
+    """What runs a folder's tests; None where it has none. Where pytest collects none, it ends with 5."""
     others = [other for other in AIRFLOW_FOLDERS if other != folder and other.startswith(folder)]
     files = [file for file in _tests(folder) if not any(str(file).startswith(f"{ROOT / other}/") for other in others)]
     if not files:
         print(f"{folder} has no test file: was it moved?")
-        return Result(group=group, verdict="FAILED", seconds=0)
-    began, busy = time.monotonic(), _busy_seconds()
+        return None
     ignored = [f"--ignore={other}" for other in others]
     spread = () if group in ALONE else ("-n", str(_processes(group)), *SPREAD)
-    # no test collected: pytest ends with 5
     told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
-    code = _run(
-        [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *options, "--durations=15"]
-    )
-    seconds, spent = time.monotonic() - began, _busy_seconds()
-    cores = None if busy is None or spent is None else (spent - busy) / seconds
-    return Result(group=group, verdict="FAILED" if code else "passed", seconds=seconds, cores=cores)
+    return [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *options, "--durations=15"]
 
 
 def _processes(group: str) -> int:
@@ -159,16 +186,22 @@ def _tests(folder: str) -> list[Path]:
     return [*(ROOT / folder).rglob("test_*.py"), *(ROOT / folder).rglob("*_test.py")]
 
 
-def _run(command: list[str]) -> int:
-    """Run a group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
+@contextmanager
+def _running(command: list[str], output: IO[bytes] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
     environment = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     environment["JDK_JAVA_OPTIONS"] = " ".join((environment.get("JDK_JAVA_OPTIONS", ""), *JAVA)).strip()
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
-        return process.wait(GROUP_SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        print(f"stopped after {GROUP_SECONDS_MAX} s")
-        return 1
+        yield process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)  # pytest then tears its fixtures down
@@ -176,6 +209,14 @@ def _run(command: list[str]) -> int:
                 process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _code(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(GROUP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        print(f"stopped after {GROUP_SECONDS_MAX} s")
+        return 1
 
 
 if __name__ == "__main__":
