@@ -268,7 +268,7 @@ def _merge(declared: Declared, names: Sequence[str]) -> Merge:
     clauses = (
         Clause(on="matched", act="delete", when="s._gone", set={}),
         Clause(on="matched", act="update", set=own),
-        Clause(on="not matched", act="insert", when="not s._gone", set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", brings=("_gone", False), set=own),
     )
     return Merge(keys=declared.row_keys, nullable_keys=nullable_keys(declared), clauses=clauses)
 

@@ -1,8 +1,11 @@
 """What a merge does, as values: both commit paths carry it out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +15,8 @@ class Clause:
     on: Literal["matched", "not matched", "not matched by source"]
     act: Literal["update", "delete", "insert"]
     when: str | None = None
+    brings: tuple[str, bool | str] | None = None
+    """Of an insert with `when`: the column, and its value in the rows that this means; not for SQL, but for Arrow."""
     set: Mapping[str, str]
 
 
@@ -27,3 +32,16 @@ class Merge:
     def whole(self) -> bool:
         """Whether rows that the batch does not name are looked at too."""
         return any(clause.on == "not matched by source" for clause in self.clauses)
+
+    def brought(self, rows: pa.Table, names: Sequence[str]) -> pa.Table | None:
+        """Of a batch whose keys are all new, the rows that are put in; None where only SQL can tell."""
+        inserts = [clause for clause in self.clauses if clause.on == "not matched"]
+        if len(inserts) != 1 or any(inserts[0].set.get(name) != f"s.{name}" for name in names):
+            return None
+        (insert,) = inserts
+        if insert.brings is not None:
+            column, value = insert.brings
+            rows = rows.filter(pc.equal(rows[column], value))
+        elif insert.when is not None:
+            return None
+        return rows.select(names)

@@ -1,5 +1,7 @@
 """Commits by Arrow: what a merge must find, and what counts as a change."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,11 +13,13 @@ from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.aggregate import combined
+from tests.chance import seeded
 
 UPSERT = (
     Clause(on="matched", act="update", set={"value": "s.value"}),
     Clause(on="not matched", act="insert", set={"key": "s.key", "value": "s.value"}),
 )
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EMPTY = Clause(on="not matched by source", act="delete", set={})
 
 
@@ -80,6 +84,51 @@ def test_sum_that_does_not_fit_is_refused(tmp_path: Path, kind: pa.DataType, mos
 
     table.reopen()
     assert (table.version, table.read().to_pylist()) == (1, [{"key": 1, "value": most}])
+
+
+KEYS: dict[str, tuple[pa.DataType, Callable[[int], object]]] = {
+    "numbers": (pa.int64(), lambda at: at),
+    "times": (pa.timestamp("us", "UTC"), lambda at: NOON + timedelta(microseconds=300 * at)),  # the log has thousandths
+    "days": (pa.date32(), lambda at: NOON.date() + timedelta(days=at)),
+    "long texts": (pa.string(), lambda at: "\N{GRINNING FACE}" * 40 + f"{at:04}"),  # the log has their begin
+    "exact numbers": (pa.decimal128(20, 0), lambda at: Decimal(10**19 + at)),  # of which the log has a double
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("nulls", [False, True], ids=["keys", "keys and null"])
+def test_keys_that_no_file_can_have_are_appended_and_all_others_merged(tmp_path: Path, kind: str, nulls: bool) -> None:
+    """Whatever comes, before, between, behind or on the edge of what is there: each key has one row, its newest."""
+    chance, (key_type, key_of) = seeded(of=kind), KEYS[kind]
+    table, model = owned(tmp_path, key_type), dict[object, str]()
+    own = {"key": "s.key", "value": "s.value"}
+    clauses = (
+        Clause(on="matched", act="delete", when="s._gone", set={}),
+        Clause(on="matched", act="update", set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", brings=("_gone", False), set=own),
+    )
+    how = Merge(keys=("key",), nullable_keys=frozenset({"key"} if nulls else ()), clauses=clauses)
+    committer, newest = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), 500
+
+    for number in range(30):
+        near = [newest + step for step in range(1, 5)] if chance.random() < 0.5 else range(480, newest + 5)
+        drawn: list[object] = [key_of(at) for at in chance.sample(near, chance.randint(1, 3))]
+        drawn += [None] if nulls and chance.random() < 0.2 else []
+        newest = max(newest, *near) if near[0] > newest else newest
+        gone = [chance.random() < 0.2 for _ in drawn]
+        model |= dict.fromkeys(drawn, f"{number}")
+        model = {key: value for key, value in model.items() if key not in drawn or not gone[drawn.index(key)]}
+        schema = table.schema.append(pa.field("_gone", pa.bool_()))
+        rows = pa.table([pa.array(drawn, key_type), [f"{number}"] * len(drawn), gone], schema=schema)
+        committer.commit(table, rows, table.entry.follow("batch"), how=how)
+
+        found = table.read().to_pylist()
+        assert {row["key"]: row["value"] for row in found} == model, f"batch {number}"
+        assert len(found) == len(model)
+
+    done = {one["operation"] for one in table.delta.history()}
+    assert "MERGE" in done
+    assert kind == "exact numbers" or "WRITE" in done
 
 
 def test_emptied_table_is_a_change(tmp_path: Path) -> None:

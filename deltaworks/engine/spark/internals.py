@@ -22,7 +22,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.SparkEnv": ("blockManager", "memoryManager", "metricsSystem"),
     "org.apache.spark.TaskContext": ("setTaskContext", "unset"),
     "org.apache.spark.TaskContextImpl": ("markTaskCompleted",),
-    "org.apache.spark.api.python.PythonRDD": ("writeIteratorToStream",),
     "org.apache.spark.executor.TaskMetrics": (),
     "org.apache.spark.memory.TaskMemoryManager": ("cleanUpAllAllocatedMemory",),
     "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
@@ -54,6 +53,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 _FIRST_ATTEMPT = 1 << 40
 """Tasks register locks by their number: never one that Spark gives."""
 _attempts = count(_FIRST_ATTEMPT)
+_TASK = Path(__file__).with_name("DirectTask.java")
 _SENT_BYTES_MAX = 2**18
 """Larger rows go in by file: py4j writes bytes as text."""
 
@@ -106,19 +106,12 @@ class Internals:
         assert jvm is not None
         env = scala_object(jvm, "org.apache.spark.SparkEnv").get()
         self.jvm, self.new_array = jvm, spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001  # the same
-        self.blocks, self.memory, self.metrics = env.blockManager(), env.memoryManager(), env.metricsSystem()
-        self.contexts = scala_object(jvm, "org.apache.spark.TaskContext")
-        self.python = scala_object(jvm, "org.apache.spark.api.python.PythonRDD")
+        self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _compiled(jvm, _TASK)
         self.arrow = scala_object(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters")
         self.array_seq = scala_object(jvm, "scala.collection.immutable.ArraySeq")
         self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
         self.none = scala_object(jvm, "scala.None")
-        self.no_resources = scala_object(jvm, "scala.collection.immutable.Map").empty()
         self.converters = jvm.scala.jdk.javaapi.CollectionConverters
-        self.new_memory = jvm.org.apache.spark.memory.TaskMemoryManager
-        self.new_context = jvm.org.apache.spark.TaskContextImpl
-        self.new_metrics = jvm.org.apache.spark.executor.TaskMetrics
-        self.new_file, self.new_stream = jvm.java.io.FileOutputStream, jvm.java.io.DataOutputStream
         self.new_limit = jvm.org.apache.spark.sql.execution.LocalLimitExec
         self.new_coalesce = jvm.org.apache.spark.sql.execution.CoalesceExec
         self.new_alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
@@ -174,35 +167,21 @@ class Internals:
         self.read_file(file.name).copyToArray(cell)  # in the JVM: what it gives here is sent as text
 
     def run(self, rdd: JavaObject, partition: JavaObject, settings: JavaObject, file: "PassedFile") -> None:
-        """Compute a partition of Arrow batches into a file, on this thread, as a task that no scheduler knows.
+        """Compute a partition of Arrow batches into a file, on this thread; see `DirectTask.java`.
 
-        Raises what the rows raise as PySpark does, and TooMuchResultError. Cleans up as Spark's executor does after a
-        task.
+        Raises what the rows raise as PySpark does, and TooMuchResultError.
         """
-        attempt = next(_attempts)
-        memory = self.new_memory(self.memory, attempt)
-        context = self.new_context(
-            0, 0, 0, attempt, 0, 1, memory, settings, self.metrics, self.new_metrics(), 1, self.no_resources
-        )
-        self.blocks.registerTask(attempt)
-        self.contexts.setTaskContext(context)
-        try:
-            out = self.new_stream(self.new_file(file.name))
-            try:
-                pieces = rdd.compute(partition, context).grouped(1)
-                while pieces.hasNext():
-                    self.python.writeIteratorToStream(pieces.next().iterator(), out)
-                    if file.size > RESULT_BYTES_MAX:
-                        raise TooMuchResultError
-            finally:
-                out.close()
-        finally:
-            try:
-                context.markTaskCompleted(self.none)
-            finally:
-                self.contexts.unset()
-                self.blocks.releaseAllLocksForTask(attempt)
-                memory.cleanUpAllAllocatedMemory()
+        written = self.task.run(rdd, partition, settings, next(_attempts), file.name, RESULT_BYTES_MAX)
+        if written > RESULT_BYTES_MAX:
+            raise TooMuchResultError
+
+
+def _compiled(jvm: JVMView, source: Path) -> JavaObject:
+    """An instance of a class of ours, compiled by Spark's own compiler for the classes that Spark has."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(scala_object(jvm, "org.apache.spark.SparkEnv").getClass().getClassLoader())
+    compiler.cook(source.read_text())
+    return compiler.getClassLoader().loadClass(f"deltaworks.{source.stem}").getConstructors()[0].newInstance(None)
 
 
 class PassedFile:

@@ -171,7 +171,7 @@ class LatestWriter(OverBronze):
         clauses = [
             Clause(on="matched", act="delete", when=f"s._gone and {newer}", set={}),
             Clause(on="matched", act="update", when=newer, set=own),
-            Clause(on="not matched", act="insert", when="not s._gone", set=own),
+            Clause(on="not matched", act="insert", when="not s._gone", brings=("_gone", False), set=own),
         ]
         if floor is not None:
             before = f"t._source < '{floor}'"

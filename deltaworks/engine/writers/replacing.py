@@ -141,7 +141,7 @@ def _merge(declared: Declared, names: list[str], *, whole: bool) -> Merge:
     clauses = [
         Clause(on="matched", act="delete", when="s._gone", set={}),
         Clause(on="matched", act="update", when=changed, set=own),
-        Clause(on="not matched", act="insert", when="not s._gone", set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", brings=("_gone", False), set=own),
     ]
     if whole:
         clauses.append(Clause(on="not matched by source", act="delete", when=None, set={}))

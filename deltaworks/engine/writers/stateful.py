@@ -255,14 +255,17 @@ class StatefulWriter:
                 open_before = self._open_rows()
                 closing = _closing(open_before, self.kept.closes, passed)
                 rows: Rows
+                how: Merge | None = self.merge
                 try:
-                    rows = self._changes(touched, result.rows, closing, committer.arrow_bytes_max)
+                    rows, all_new = self._changes(touched, result.rows, closing, committer.arrow_bytes_max)
+                    if all_new:
+                        rows, how = rows.select(self.table.schema.names), None
                 except TooMuchError:
                     rows = self._changes_spark(spark, touched, frame(spark, result.rows), closing)
                 low, high = result.span
-                committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=self.merge)
+                committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=how)
                 if touched.near is not None and isinstance(rows, pa.Table):
-                    there = rows.filter(pc.equal(rows[_ACT.name], "row"))
+                    there = rows if how is None else rows.filter(pc.equal(rows[_ACT.name], "row"))
                     self.own_rows.replaced(touched.near, there, bytes_max=committer.arrow_bytes_max)
                 self._remember_open(touched, result.rows, open_before, passed)
         self.progress.committed()
@@ -435,8 +438,12 @@ class StatefulWriter:
 
     # -- what is written ----------------------------------------------------------------------------------------
 
-    def _changes(self, touched: _Touched, result: Rows, closing: pa.Table | None, bytes_max: int) -> pa.Table:
+    def _changes(
+        self, touched: _Touched, result: Rows, closing: pa.Table | None, bytes_max: int
+    ) -> tuple[pa.Table, bool]:
         """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed.
+
+        With them, whether all are rows whose keys the table does not have.
 
         Raises TooMuchError where they are not Arrow, or too many rows of this table lie between them.
         """
@@ -453,7 +460,8 @@ class StatefulWriter:
         if closing is not None:
             beyond = closing.filter(pc.invert(near.hold(closing, self._event_time)))
             parts.append(_only_keys(beyond, schema, "closed"))
-        return pa.concat_tables(parts)
+        changes = pa.concat_tables(parts)
+        return changes, not had.num_rows and changes.num_rows == result.num_rows
 
     def _changes_spark(
         self, spark: SparkSession, touched: _Touched, result: DataFrame, closing: pa.Table | None
@@ -582,6 +590,6 @@ def _merge(declared: Declared, names: list[str]) -> Merge:
         Clause(on="matched", act="delete", when="s._act = 'gone'", set={}),
         *(closed if COMPLETE in names else []),
         Clause(on="matched", act="update", when=f"s._act = 'row' and ({changed})", set=own),
-        Clause(on="not matched", act="insert", when="s._act = 'row'", set=own),
+        Clause(on="not matched", act="insert", when="s._act = 'row'", brings=("_act", "row"), set=own),
     ]
     return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))

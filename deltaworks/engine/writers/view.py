@@ -38,7 +38,7 @@ from deltaworks.errors import LakeError
 
 MANY_BYTES = 2**20
 """Inputs whose files have more bytes are planned for many rows."""
-WHOLE_BYTES_MAX = 2**16
+WHOLE_BYTES_MAX = 2**14
 """Inputs of no more bytes go into a plan as they are: to look for the rows that a key needs would gain nothing."""
 
 
