@@ -103,20 +103,23 @@ def _pytest(group: str, environment: str, folder: str, options: Sequence[str]) -
 
 @contextmanager
 def _beside(group: str, environment: str, folder: str, options: Sequence[str]) -> Iterator[Callable[[], Result]]:
-    """The same beside what is done meanwhile; gives what waits for its end, then prints what it said."""
+    """The same beside what is done meanwhile; gives what waits for its end. What it said is printed at the end."""
     began, command = time.monotonic(), _command(group, environment, folder, options)
     if command is None:
         yield lambda: Result(group=group, verdict="FAILED", seconds=0)
         return
-    with tempfile.TemporaryFile() as said, _running(command, said) as process:
 
-        def ended() -> Result:
-            code, seconds = _code(process), time.monotonic() - began
-            said.seek(0)
-            print(f"\n{'=' * 20} {group}\n{said.read().decode(errors='replace')}", flush=True)
-            return Result(group=group, verdict="FAILED" if code else "passed", seconds=seconds)
+    def waited(process: subprocess.Popen[bytes]) -> Result:
+        code = _code(process)
+        return Result(group=group, verdict="FAILED" if code else "passed", seconds=time.monotonic() - began)
 
-        yield ended
+    with tempfile.TemporaryDirectory() as folder_of_said, ThreadPoolExecutor(1) as threads:
+        said = Path(folder_of_said) / "said"
+        try:
+            with said.open("wb") as sink, _running(command, sink) as process:
+                yield threads.submit(waited, process).result
+        finally:  # also where it was stopped: then it says by which test
+            print(f"\n{'=' * 20} {group}\n{said.read_text(errors='replace')}", flush=True)
 
 
 def _command(group: str, environment: str, folder: str, options: Sequence[str]) -> list[str] | None:

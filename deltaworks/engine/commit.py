@@ -6,7 +6,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ Rows: TypeAlias = pa.Table | DataFrame
 # Without decimals: delta-rs keeps their statistics as doubles, a key may lie outside those of its own file.
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_timestamp, pa.types.is_date)
 
-
+_MILLISECOND = 1_000  # in the microseconds of our timestamps
 Guard = Callable[[], None]
 """Called right before a commit; raises LeaseLostError when this process may no longer commit."""
 
@@ -318,14 +318,16 @@ def _met(table: OwnedTable, actions: pa.Table, rows: pa.Table, how: Merge) -> pa
         if low not in actions.column_names or column.null_count or not is_bounded(column.type):
             continue
         first, last, span = actions[low].cast(column.type), actions[high].cast(column.type), pc.min_max(column)
+        least = span["min"]
         if pa.types.is_timestamp(column.type):  # the log has milliseconds, rounded down
-            last = pc.add(last, pa.scalar(timedelta(milliseconds=1)))
-        overlaps = pc.and_(pc.less_equal(first, span["max"]), pc.greater_equal(last, span["min"]))
+            least = pa.scalar(least.value - least.value % _MILLISECOND, column.type)
+        overlaps = pc.and_(pc.less_equal(first, span["max"]), pc.greater_equal(last, least))
         met = pc.and_(met, pc.fill_null(overlaps, True))
     partition = table.partition
-    if partition is not None and partition.column in how.keys and not how.whole:
-        mine = pa.array(partition.parts(rows), partition.kind)
-        met = pc.and_(met, pc.is_in(actions[f"partition.{partition.name}"], mine))
+    # the writer of a history asks before its rows have the hidden column
+    if partition is not None and partition.column in how.keys and partition.name in rows.column_names and not how.whole:
+        mine = pc.unique(rows[partition.name])  # all of them, however many
+        met = pc.and_(met, pc.is_in(actions[f"partition.{partition.name}"], mine.cast(partition.kind)))
     return met
 
 

@@ -39,7 +39,7 @@ SEEK_OVER = 1_000
 """To read over so many records costs the consumer about as much as to seek."""
 _POLL_SECONDS = 5.0
 _BESIDE_MAX = OFFSETS_MAX
-"""Up to so many new offsets of a table are read once for all of its partitions."""
+"""Up to so many offsets since all was explained, their rows are read once for all partitions of a table."""
 Booked = tuple[str, str, str, int, int]
 Hole = tuple[int, int]
 """Offsets [first, upto)."""
@@ -225,6 +225,11 @@ def rows_of(bronze: Path) -> ds.Dataset:
     return deltalake.DeltaTable(str(bronze)).to_pyarrow_dataset()
 
 
+def _together(position: Position) -> int:
+    """The sum of the offsets up to which partitions were read: what it grows by, rows are at most."""
+    return sum(upto for parts in position.offsets.values() for upto in parts.values())
+
+
 def _newer(bronze: ds.Dataset, seq: int) -> ds.Dataset:
     """The rows of the ingest batches after `seq`, read once: each partition asks for its own among them."""
     names = ["topic", "partition", "offset"]
@@ -293,8 +298,8 @@ class Examiner:
         """Nothing is asked yet."""
         self._witness, self._writers = witness, tuple(writers)
         self._asked: dict[tuple[str, str, str], int] = {}
-        self._through: dict[str, int] = {}
-        """By table the last ingest batch up to which all was explained."""
+        self._through: dict[str, tuple[int, int]] = {}
+        """By table the last ingest batch up to which all was explained, and the sum of its partitions' offsets."""
         self._lock = Lock()
 
     def look(self, *, seconds_max: float) -> bool:
@@ -312,17 +317,16 @@ class Examiner:
                         self._one(writer, rows, topic, partition, first, upto)
                         if time.monotonic() > until:
                             return False
-            self._through[table.name] = entry.ingest_seq
+            self._through[table.name] = entry.ingest_seq, _together(entry.position)
         return True
 
     def _rows(self, table: Standing, position: Position) -> ds.Dataset:
         """Those in which gaps are looked for: where few are new, without what was looked through before."""
-        rows, seq = rows_of(table.path), self._through.get(table.name)
-        if seq is None:
+        rows, known = rows_of(table.path), self._through.get(table.name)
+        if known is None:
             return rows
-        parts = [(topic, part, upto) for topic, upto_of in position.offsets.items() for part, upto in upto_of.items()]
-        new = sum(max(0, upto - self._from(table.name, position, topic, part)) for topic, part, upto in parts)
-        return _newer(rows, seq) if new <= _BESIDE_MAX else rows
+        seq, before = known
+        return _newer(rows, seq) if _together(position) - before <= _BESIDE_MAX else rows
 
     def _from(self, table: str, position: Position, topic: str, partition: str) -> int:
         begun = position.first.get(topic, {}).get(partition, 0)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.nearby import CHUNKS_MAX
 from deltaworks.engine.phases import phase
 from deltaworks.engine.stretches import Stretches, times
@@ -39,7 +39,11 @@ class OwnRows:
             return pa.schema([self.table.schema.field(name) for name in self.keys]).empty_table()
         if self._rows is None:
             self._since = int(near.low.min()) - self.keep
-            self._rows = self._stored(self._since, None, bytes_max)
+            try:
+                self._rows = self._stored(self._since, None, bytes_max)
+            except TooMuchError:  # all that is newer than an old row: without memory then
+                there = self._stored(int(near.low.min()), int(near.high.max()), bytes_max)
+                return there.filter(near.hold(there, self.time))
             self._version = self.table.data_version
         found = self._rows.filter(near.hold(self._rows, self.time))
         far = near.chosen(near.low < self._since)

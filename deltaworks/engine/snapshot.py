@@ -150,7 +150,8 @@ class Snapshot:
             there = [(one, np.flatnonzero(one.alive)) for one in chunks]
             for name in set(chunks[0].computed).intersection(*(one.computed for one in chunks)):
                 parts = [column.take(pa.array(at)) for one, at in there if (column := one.computed[name]) is not None]
-                made[0].computed[name] = pa.concat_arrays(parts) if len(parts) == len(chunks) else None
+                if len(parts) == len(chunks):  # else computed anew: the row that raised may be one that has gone
+                    made[0].computed[name] = pa.concat_arrays(parts)
         return made
 
     def _values(self, chunk: _Chunk, name: str) -> pa.Array:

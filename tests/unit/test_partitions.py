@@ -151,3 +151,14 @@ def test_other_parts_than_those_on_disk_are_refused(
 
     with pytest.raises(LakeError, match="gold.cities: declared with partitions by .* Declare partition_by as it was"):
         owned(tmp_path, now)
+
+
+def test_a_row_in_the_last_of_very_many_parts_is_found(tmp_path: Path) -> None:
+    """More parts than a condition can list: the others are new, it is there, and is there once afterwards."""
+    table = owned(tmp_path, CITY)
+    put(table, [("c9999", None, 0)])
+    cities = [*(f"c{number:04}" for number in range(2 * PARTS_LISTED_MAX)), "c9999"]
+
+    put(table, [(city, None, number) for number, city in enumerate(cities, start=1)], keys=("city",))
+
+    assert found(table) == [(city, None, number) for number, city in enumerate(cities, start=1)]

@@ -234,6 +234,25 @@ def test_what_cannot_be_computed_for_a_row_is_not_asked_by() -> None:
     assert kept.rows().num_rows == 1
 
 
+def test_what_could_not_be_computed_is_tried_again_once_rows_have_gone() -> None:
+    """The one that raised may have been among them."""
+
+    def compute(table: pa.Table) -> pa.Table:
+        if 1 in table["key"].to_pylist():
+            raise UnknownError(1)
+        return pa.table({"same": table["key"]})
+
+    rows: list[Row] = [(at, None, None, None, None, None, None) for at in range(10)]
+    kept = _snapshot(rows)
+    kept.compute(["same"], compute, reader="view")
+    with pytest.raises(UnknownError):
+        kept.those([{"same": pa.array([9], pa.int64())}])
+
+    kept.follow(_feed(("delete", rows[:8])), version=1)
+
+    assert kept.those([{"same": pa.array([9], pa.int64())}])["key"].to_pylist() == [9]
+
+
 def test_nothing_is_there_is_asked_for_and_follows() -> None:
     """An empty table is one too."""
     kept = _snapshot([])

@@ -48,6 +48,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
     "org.apache.spark.sql.execution.arrow.ArrowConverters": ("toDataFrame",),
     "org.apache.spark.storage.BlockManager": ("registerTask", "releaseAllLocksForTask"),
+    "org.codehaus.janino.SimpleCompiler": ("cook", "getClassLoader", "setParentClassLoader"),
 }
 """By class, the methods that are called; those of Scala's objects stand as static ones there too."""
 _FIRST_ATTEMPT = 1 << 40
