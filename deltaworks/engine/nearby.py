@@ -100,9 +100,7 @@ class Nearby:
         """Forget the older half when memory holds too much."""
         assert self._rows is not None
         if self._rows.nbytes > bytes_max:
-            at = times(self._rows, self.time)
-            self._since = int(np.median(at)) + 1
-            self._rows = self._rows.filter(pa.array(at >= self._since)).combine_chunks()
+            self._rows, self._since = newer_half(self._rows, self.time)
 
     def _stored(self, spans: list[tuple[int, int | None]], *, seq: int, bytes_max: int) -> pa.Table:
         """Rows of the table in the spans, up to the ingest batch."""
@@ -112,7 +110,7 @@ class Nearby:
         if not self.narrow and _bytes_between(self.table, self.time, low, high) > bytes_max:
             raise TooMuchError(bytes_max)
         wanted = [
-            field >= _moment(low) if high is None else (field >= _moment(low)) & (field <= _moment(high))
+            field >= moment(low) if high is None else (field >= moment(low)) & (field <= moment(high))
             for low, high in spans
         ]
         where = reduce(lambda one, other: one | other, wanted) & (ds.field("_seq") <= seq)
@@ -137,7 +135,15 @@ def _bounded(far: Stretches) -> list[tuple[int, int | None]]:
     return spans
 
 
-def _moment(time: int) -> pa.Scalar:
+def newer_half(rows: pa.Table, time: str) -> tuple[pa.Table, int]:
+    """The later half of some rows, and the event time from which on it has them all, in microseconds since 1970."""
+    at = times(rows, time)
+    since = int(np.median(at)) + 1
+    return rows.filter(pa.array(at >= since)).combine_chunks(), since
+
+
+def moment(time: int) -> pa.Scalar:
+    """Microseconds since 1970 as a value that a timestamp column is compared with."""
     return pa.scalar(time, pa.timestamp("us", "UTC"))
 
 

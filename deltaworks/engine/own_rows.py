@@ -6,13 +6,12 @@ so what a commit made of it is known without reading. Losing the memory changes 
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from deltaworks.engine.lake import OwnedTable, TooMuchError
-from deltaworks.engine.nearby import CHUNKS_MAX
+from deltaworks.engine.nearby import CHUNKS_MAX, moment, newer_half
 from deltaworks.engine.phases import phase
 from deltaworks.engine.stretches import Stretches, times
 
@@ -61,17 +60,11 @@ class OwnRows:
         self._rows = pa.concat_tables([others, come.filter(pa.array(times(come, self.time) >= self._since))])
         self._version = self.table.data_version
         if self._rows.nbytes > bytes_max:  # the older half goes
-            at = times(self._rows, self.time)
-            self._since = int(np.median(at)) + 1
-            self._rows = self._rows.filter(pa.array(at >= self._since))
+            self._rows, self._since = newer_half(self._rows, self.time)
         if self._rows[self.time].num_chunks > CHUNKS_MAX:
             self._rows = self._rows.combine_chunks()
 
     def _stored(self, low: int, high: int | None, bytes_max: int) -> pa.Table:
         at = ds.field(self.time)
-        where = at >= _moment(low) if high is None else (at >= _moment(low)) & (at <= _moment(high))
+        where = at >= moment(low) if high is None else (at >= moment(low)) & (at <= moment(high))
         return self.table.read(self.keys, where=where, bytes_max=bytes_max)
-
-
-def _moment(time: int) -> pa.Scalar:
-    return pa.scalar(time, pa.timestamp("us", "UTC"))

@@ -44,7 +44,7 @@ class PartitionClosedTrigger(BaseEventTrigger):
     """Yields {"partition": "2026-11-20", "version": 17} for every partition of a table that is complete, once."""
 
     def __init__(self, *, table: str, project: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
+        BaseEventTrigger.__init__(self)
         self.table, self.project = table, project
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -74,7 +74,7 @@ class ClosedPartitionStream(SharedStreamProducer, LoggingMixin):
     """Reads closed partitions that were not announced, one at a time; the next only after the last one is marked."""
 
     def __init__(self, *, table: str, project: Path) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
+        super().__init__()  # type: ignore[no-untyped-call]  # LoggingMixin's constructor has no types
         self._table, self._project = table, project
         self._store: Store | None = None
         self._announced = asyncio.Event()

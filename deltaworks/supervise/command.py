@@ -68,7 +68,7 @@ class CommandTrigger(BaseTrigger):
     def __init__(
         self, *, app: str, table: str | None, kind: str, project: str, arguments: Mapping[str, object] | None = None
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
+        BaseTrigger.__init__(self)
         self.app, self.table, self.kind, self.project = app, table, kind, project
         self.arguments = dict(arguments or {})
 

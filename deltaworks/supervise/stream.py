@@ -137,7 +137,7 @@ class StreamTrigger(BaseTrigger):
     """
 
     def __init__(self, *, app: str, project: str, deferred_at: float, not_before: float = 0.0) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # the constructor of BaseTrigger has no types
+        BaseTrigger.__init__(self)
         self.app, self.project, self.deferred_at, self.not_before = app, project, deferred_at, not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
