@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import deltalake
-import pyarrow.dataset as ds
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.log import first_version
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.errors import LakeError, NotArrivedError

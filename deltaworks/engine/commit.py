@@ -5,6 +5,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from datetime import date, datetime
 from pathlib import Path
@@ -26,15 +27,19 @@ from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.session import suit
 from deltaworks.engine.stage import TakenError
-from deltaworks.engine.values import unsliced
+from deltaworks.engine.values import tuples, unsliced
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
 __all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
 
 Rows: TypeAlias = pa.Table | DataFrame
+Keys: TypeAlias = AbstractSet[tuple[Any, ...]]
+"""Values of key columns, as `values.tuples` gives them."""
 # Without decimals: delta-rs keeps their statistics as doubles, a key may lie outside those of its own file.
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_timestamp, pa.types.is_date)
 
+KEYS_NAMED_MAX = 50
+"""So many keys are written into a condition."""
 _MILLISECOND = 1_000  # in the microseconds of our timestamps
 Guard = Callable[[], None]
 """Called right before a commit; raises LeaseLostError when this process may no longer commit."""
@@ -48,25 +53,38 @@ class Committer:
         self.spark, self.arrow_bytes_max, self.guard = spark, arrow_bytes_max, guard
 
     @phase("commit")
-    def commit(self, table: OwnedTable, rows: Rows, entry: Entry, *, how: Merge | None = None) -> None:
+    def commit(
+        self, table: OwnedTable, rows: Rows, entry: Entry, *, how: Merge | None = None, existing: Keys | None = None
+    ) -> None:
         """Append `rows`, or merge them when `how` says so, as exactly one commit with `entry`.
 
+        `existing`: has every key of `rows` that the table has (None: not known).
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
-        expected = table.version + 1
+        expected, done = table.version + 1, None
+        # also of rows that change nothing those who read the table are to move on
+        idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
+        if isinstance(rows, pa.Table):
+            rows = sound(rows, table.schema, subset=how is not None)
+            if how is not None:
+                rows, done = table.repeats.without(rows, how, version=table.data_version)
+        else:
+            rows = without_negative_zero(rows)
         with ExitStack() as scratch:
-            self._commit(table, rows, entry, how, scratch)
+            self._commit(table, rows, entry, how, scratch, existing)
         if table.delta.version() != expected:
             self._lost(table, expected)
         reached(table.name, entry.kind, "after-commit")
-        idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
         table.moved_to(expected, entry, brought_rows=not idle)
+        if how is not None and done is not None:
+            table.repeats.merged(done, how, version=table.data_version)
 
-    def _commit(self, table: OwnedTable, rows: Rows, entry: Entry, how: Merge | None, scratch: ExitStack) -> None:
-        if isinstance(rows, pa.Table):
-            rows = sound(rows, table.schema, subset=how is not None)
-        else:
-            rows = without_negative_zero(rows)
+    def _commit(
+        self, table: OwnedTable, rows: Rows, entry: Entry, how: Merge | None, scratch: ExitStack, existing: Keys | None
+    ) -> None:
+        if how is not None and existing is not None and isinstance(rows, pa.Table):
+            brought = how.brought(rows, table.schema.names) if existing.isdisjoint(tuples(rows, how.keys)) else None
+            rows, how = (rows, how) if brought is None else (brought, None)
         rows, how, parts = _in_parts(table, rows, how)
         if isinstance(rows, pa.Table):
             rows = self._too_large_for_arrow(table, rows, how, scratch) or rows
@@ -172,28 +190,46 @@ class Committer:
                 whole = rows if rows.num_rows else table.stored.empty_table()  # those of a merge may lack columns
                 self._append(table, whole.select(table.stored.names), entry)
                 return
-            merged = table.delta.merge(
-                rows,
-                _on(how, rows, parts),
-                source_alias="s",
-                target_alias="t",
-                commit_properties=table.properties(entry),
-                post_commithook_properties=HOOKS_OFF,
-            )
-            for clause in how.clauses:
-                if clause.on == "not matched by source":
-                    merged = merged.when_not_matched_by_source_delete(clause.when)
-                elif clause.act == "delete":
-                    merged = merged.when_matched_delete(clause.when)
-                elif clause.act == "update":
-                    merged = merged.when_matched_update(dict(clause.set), clause.when)
-                else:
-                    merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
-            merged.execute()
-            if table.delta.version() == before:  # a merge that changes nothing commits nothing
+            stands = None if table.keeps_changes or table.partition else how.stands(rows, table.stored.names)
+            if stands is not None and (which := _which(how, rows)) is not None:
+                self._replace(table, stands, entry, which)
+            else:
+                self._merge(table, rows, entry, how, parts)
+            if table.delta.version() == before:  # neither commits anything where it changes nothing
                 self._append_nothing(table, entry)
         except CommitFailedError as error:
             raise _taken(table.name, before + 1) from error
+
+    def _merge(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge, parts: str | None) -> None:
+        merged = table.delta.merge(
+            rows,
+            _on(how, rows, parts),
+            source_alias="s",
+            target_alias="t",
+            commit_properties=table.properties(entry),
+            post_commithook_properties=HOOKS_OFF,
+        )
+        for clause in how.clauses:
+            if clause.on == "not matched by source":
+                merged = merged.when_not_matched_by_source_delete(clause.when)
+            elif clause.act == "delete":
+                merged = merged.when_matched_delete(clause.when)
+            elif clause.act == "update":
+                merged = merged.when_matched_update(dict(clause.set), clause.when)
+            else:
+                merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
+        merged.execute()
+
+    def _replace(self, table: OwnedTable, rows: pa.Table, entry: Entry, which: str) -> None:
+        """Put rows in the place of those that fulfil a condition, for two thirds of what a merge costs."""
+        deltalake.write_deltalake(
+            table.delta,
+            rows,
+            mode="overwrite",
+            predicate=which,
+            commit_properties=table.properties(entry),
+            post_commithook_properties=HOOKS_OFF,
+        )
 
     def _append_nothing(self, table: OwnedTable, entry: Entry) -> None:
         reached(table.name, entry.kind, "before-empty-commit")
@@ -383,6 +419,22 @@ def _on(how: Merge, rows: pa.Table, parts: str | None) -> str:
         span = pc.min_max(column).as_py()
         bounds.append(f"t.{key} >= {literal(span['min'])} and t.{key} <= {literal(span['max'])}")
     return _all((_keys_equal(how), *bounds, parts))
+
+
+def _which(how: Merge, rows: pa.Table) -> str | None:
+    """The condition that rows of the table have a key of the batch; None where it would be long, or not exact."""
+    if rows.num_rows > KEYS_NAMED_MAX or not all(is_bounded(rows[key].type) for key in how.keys):
+        return None
+    if any(rows[key].null_count for key in how.keys):
+        return None
+    try:
+        keys = [list(map(literal, rows[key].to_pylist())) for key in how.keys]
+    except (OverflowError, ValueError):  # times that Python has not
+        return None
+    if len(keys) == 1:
+        return f'"{how.keys[0]}" in ({", ".join(keys[0])})'
+    each = ([f'"{key}" = {value}' for key, value in zip(how.keys, one, strict=True)] for one in zip(*keys, strict=True))
+    return " or ".join(f"({_all(one)})" for one in each)
 
 
 def _all(conditions: Iterable[str | None]) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
-import pyarrow.dataset as ds
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.log import Logged
 

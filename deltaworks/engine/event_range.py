@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from deltaworks.engine.datasets import ds
 
 
 @dataclass(frozen=True, kw_only=True)

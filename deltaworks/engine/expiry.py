@@ -12,13 +12,13 @@ from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Committer, Rows, literal
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.stretches import micros

@@ -18,11 +18,11 @@ from typing import Literal, Protocol, Self, cast
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.errors import SourceError
 

@@ -1,23 +1,27 @@
-"""Remembers what the names of the JVM's classes and static methods mean.
+"""Remembers what the names of the JVM's packages, classes and static methods mean.
 
 PySpark asks anew each time that a function makes a column: two questions before the call itself, and for an unqualified
-name (`functions`) Java looks through every jar, package by package, before it finds the right one.
+name (`functions`), and for each package of a qualified one (`java`, `java.util`), Java looks through every jar for a
+class that is called so.
 """
 
 from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]  # py4j has no types
 
 
 class _View(JVMView):  # type: ignore[misc]  # py4j has no types
-    """Asks for a name once; what it is cannot change while the JVM runs."""
+    """Asks for a name once: a class that is found stays what it is."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if type(found) is JavaClass:
-            found.__class__ = _Class
-            self.__dict__[name] = found
-        return found
+        return _kept(self, name, super().__getattr__(name))
+
+
+class _Package(JavaPackage):  # type: ignore[misc]  # py4j has no types
+    """The same for the names in a package; our jars are on the class path from the start."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _kept(self, name, super().__getattr__(name))
 
 
 class _Class(JavaClass):  # type: ignore[misc]  # py4j has no types
@@ -30,6 +34,17 @@ class _Class(JavaClass):  # type: ignore[misc]  # py4j has no types
         return found
 
 
+_Package.__name__ = JavaPackage.__name__  # PySpark knows a missing jar by the error that names it
+_REMEMBERING = {JavaClass: _Class, JavaPackage: _Package}
+
+
 def remember_names(jvm: JVMView) -> None:
     """Do so from now on, for all threads and sessions of this JVM."""
     jvm.__class__ = _View
+
+
+def _kept(owner: JVMView | JavaPackage, name: str, found: Any) -> Any:
+    if type(found) in _REMEMBERING:
+        found.__class__ = _REMEMBERING[type(found)]
+        owner.__dict__[name] = found
+    return found

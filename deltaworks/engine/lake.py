@@ -15,13 +15,14 @@ from urllib.parse import unquote
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from deltaworks.engine.copies import copied
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.partition import Partition
 from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
+from deltaworks.engine.repeats import Repeats
 from deltaworks.engine.stage import Stage
 from deltaworks.errors import ForeignCommitError, LakeError
 
@@ -94,6 +95,7 @@ class OwnedTable:
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
         self.stage = Stage(path)
+        self.repeats = Repeats()
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -109,6 +111,11 @@ class OwnedTable:
             post_commithook_properties=HOOKS_OFF,
         )
         reached(self.name, entry.kind, "after-commit")
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether each of its commits tells which rows it changed, for those that follow it."""
+        return bool(self.delta.metadata().configuration.items() >= CHANGE_FEED.items())
 
     @property
     def _parts_by(self) -> list[str]:
@@ -146,7 +153,7 @@ class OwnedTable:
 
     def _keep_changes(self, opened: Entry) -> None:
         """Somebody follows its changes who did not when the table was made: they are told from here on."""
-        if self.delta.metadata().configuration.items() >= CHANGE_FEED.items():
+        if self.keeps_changes:
             return
         entry = self._widened(opened)
         self.delta.alter.set_table_properties(CHANGE_FEED, commit_properties=self.properties(entry))
@@ -239,6 +246,7 @@ class OwnedTable:
         self.version = self.delta.version()
         self.entry = self._last_entry()
         self.data_version = self.version
+        self.repeats = Repeats()
 
     def refresh(self) -> None:
         """Read the log up to the newest version, after a commit of our own through Spark."""

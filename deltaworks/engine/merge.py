@@ -26,7 +26,11 @@ class Merge:
 
     keys: tuple[str, ...]
     nullable_keys: frozenset[str] = frozenset()
+    idempotent: bool = False
+    """Whether a row that was merged changes nothing if it comes again, unless another of its key came since."""
     clauses: tuple[Clause, ...]
+    gone: tuple[str, bool | str] | None = None
+    """The column, and its value in the rows whose key is taken out; as `brings` of a clause."""
 
     @property
     def whole(self) -> bool:
@@ -45,3 +49,11 @@ class Merge:
         elif insert.when is not None:
             return None
         return rows.select(names)
+
+    def stands(self, rows: pa.Table, names: Sequence[str]) -> pa.Table | None:
+        """All that the table has of the batch's keys after it; None where that depends on what it had."""
+        inserts = [clause for clause in self.clauses if clause.on == "not matched"]
+        if not self.idempotent or self.whole or self.gone is None or len(inserts) != 1 or inserts[0].brings is None:
+            return None
+        come, gone = (pc.equal(rows[column], value) for column, value in (inserts[0].brings, self.gone))
+        return self.brought(rows, names) if pc.all(pc.or_(come, gone)).as_py() else None

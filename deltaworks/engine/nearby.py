@@ -10,8 +10,8 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.phases import phase
 from deltaworks.engine.stretches import Stretches, times

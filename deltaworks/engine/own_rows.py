@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.nearby import CHUNKS_MAX, moment, newer_half
 from deltaworks.engine.phases import phase

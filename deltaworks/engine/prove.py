@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import deltalake
 import duckdb
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held, columns, named
 from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, left_out_again, use_late_again
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Unfit
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import deltalake
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from deltaworks.engine.copies import COMMITS_AT_ONCE, LAYER
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Entry, Position
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log

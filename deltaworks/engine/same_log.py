@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Position
 from deltaworks.engine.gaps import rows_of
 from deltaworks.errors import SourceError

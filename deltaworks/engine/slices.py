@@ -4,10 +4,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there, read_commit
 from deltaworks.engine.log import log_has

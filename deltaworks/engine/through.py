@@ -11,9 +11,9 @@ from functools import reduce
 from pathlib import Path
 
 import deltalake
-import pyarrow.dataset as ds
 
 from deltaworks.engine.copies import copied, newest_copied
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry, Offsets
 from deltaworks.engine.log import Logged, first_version, newest_version, read_log
 from deltaworks.errors import LakeError

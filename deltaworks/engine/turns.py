@@ -18,10 +18,10 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.copies import LAYER
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import HOOKS_OFF
 from deltaworks.engine.phases import PHASES, Clock, Phase, Stopwatch, measured
 from deltaworks.errors import LeaseLostError

@@ -96,6 +96,23 @@ def test_linter_refuses_an_import_over_a_wall(wall: Wall) -> None:
     assert [line.split(":")[1] for line in said] == [str(number + 2) for number in range(len(wall.ruff))]
 
 
+def test_driver_loads_no_pandas_until_it_is_asked_for() -> None:
+    """It takes as long as all else that a driver loads; who loads it has all that pyarrow does with it."""
+    code = (
+        "import sys\n"
+        "import deltaworks.engine.driver\n"
+        "import pyarrow as pa\n"
+        "print(pa.scalar(1), 'pandas' in sys.modules)\n"
+        "import pandas as pd\n"
+        "print(pa.array(pd.Series([None, 1.0])).null_count, pa.table({'a': [1]}).to_pandas()['a'].sum())\n"
+    )
+    python = ROOT / ".venv/spark/bin/python"
+
+    ran = subprocess.run([str(python), "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.splitlines() == ["1 False", "1 1"], ran.stderr
+
+
 def test_linter_refuses_the_environment_outside_settings() -> None:
     """os.environ is refused in every part of the library, its own walls or not, and allowed in settings.py."""
     parts = ["deltaworks", "deltaworks/cli", "deltaworks/engine", "deltaworks/supervise", "dags", "spark_apps", "shop"]

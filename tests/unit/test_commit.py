@@ -1,6 +1,6 @@
 """Commits by Arrow: what a merge must find, and what counts as a change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -174,3 +174,43 @@ def test_merge_of_no_rows_leaves_its_entry_whatever_columns_they_have(tmp_path: 
     )
 
     assert (table.version, table.entry.kind, table.rows()) == (1, "redo", 0)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_are_taken_out_and_put_in_whatever_they_are(tmp_path: Path, kind: str) -> None:
+    """Of a key of any type, alone and with another whose name is a word of SQL; nobody else's row is touched."""
+    key_type, key_of = KEYS[kind]
+    schema = pa.schema([("key", key_type), ("order", pa.int64()), ("value", pa.string())])
+    entry = Entry(kind="create", app="a", epoch=1)
+    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    own = {name: f"s.{name}" for name in schema.names}
+    clauses = (
+        Clause(on="matched", act="delete", when="s._gone", set={}),
+        Clause(on="matched", act="update", set=own),
+        Clause(on="not matched", act="insert", when="not s._gone", brings=("_gone", False), set=own),
+    )
+
+    for keys in (("key",), ("key", "order")):
+        how = Merge(keys=keys, idempotent=True, gone=("_gone", True), clauses=clauses)
+        table = OwnedTable(name="gold.things", path=tmp_path / "-".join(keys), schema=schema, entry=entry)
+
+        def put(
+            value: str, *places: int, gone: Collection[int] = (), table: OwnedTable = table, how: Merge = how
+        ) -> str:
+            columns = [[key_of(at) for at in places], [at % 2 for at in places], [value] * len(places)]
+            made = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            rows = pa.table([*made, [at in gone for at in places]], schema=schema.append(pa.field("_gone", pa.bool_())))
+            committer.commit(table, rows, table.entry.follow("batch"), how=how)
+            (last,) = table.delta.history(1)
+            return f"{last['operation']} {last['operationParameters'].get('mode', '')}"
+
+        put("first", *range(10))
+        operations = [put("second", 3, 4, 11), put("third", 4, 5, 9, gone=[5]), put("fourth", 20, 5, gone=[20, 5])]
+
+        values = dict.fromkeys(map(key_of, range(10)), "first") | dict.fromkeys(map(key_of, (3, 11)), "second")
+        values |= dict.fromkeys(map(key_of, (4, 9)), "third")
+        del values[key_of(5)]
+        assert {row["key"]: row["value"] for row in table.read().to_pylist()} == values
+        assert table.rows() == len(values)
+        assert table.version == table.delta.version() == 4
+        assert ("WRITE Overwrite" in operations) == (kind != "exact numbers")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from deltaworks.engine.commit import Clause, Committer, Merge
@@ -17,6 +18,7 @@ from deltaworks.engine.nearby import Nearby
 from deltaworks.engine.own_rows import OwnRows
 from deltaworks.engine.stretches import Parts, Stretches
 from deltaworks.engine.touched import by_gap, by_reach
+from deltaworks.engine.values import tuples
 from tests.chance import seeded
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -219,11 +221,28 @@ CHANGES = Merge(
 )
 
 
+REPLACES = Merge(
+    keys=CHANGES.keys,
+    nullable_keys=CHANGES.nullable_keys,
+    idempotent=True,
+    gone=("_act", "gone"),
+    clauses=(
+        Clause(on="matched", act="delete", when="s._act = 'gone'", set={}),
+        Clause(on="matched", act="update", set={name: f"s.{name}" for name in RESULTS.names}),
+        Clause(
+            on="not matched", act="insert", when="s._act = 'row'", brings=("_act", "row"),
+            set={name: f"s.{name}" for name in RESULTS.names},
+        ),
+    ),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("bytes_max", [2**26, 300])
 def test_own_rows_are_known_without_reading(tmp_path: Path, bytes_max: int) -> None:
     """What stretches have, as the table has it: far back, after restarts, after a command or another way put rows in.
 
-    With few bytes memory holds the newer half only, and what is too much is read when more is allowed.
+    With few bytes memory holds the newer half only, and what is too much is read when more is allowed. No key is there
+    twice, though a batch whose keys are all new by what is known is appended.
     """
     chance, entry, noon = seeded(), Entry(kind="create", app="tests", epoch=1), int(NOON.timestamp())
     table = OwnedTable(name="gold.results", path=tmp_path / "results", schema=RESULTS, entry=entry)
@@ -245,13 +264,21 @@ def test_own_rows_are_known_without_reading(tmp_path: Path, bytes_max: int) -> N
         assert had.sort_by(ORDER) == inside.sort_by(ORDER), f"batch {number}"
 
         keys = {(user, chance.randint(low, low + 100)) for user in users for _ in range(chance.randrange(4))}
-        come = [{"user": user, "at": NOON + timedelta(seconds=at), "rows": 1} for user, at in sorted(keys, key=str)]
+        keys |= {(one["user"], int((one["at"] - NOON).total_seconds())) for one in inside.to_pylist()[:2]}
+        come = [
+            {"user": user, "at": NOON + timedelta(seconds=at), "rows": chance.randrange(2), "_act": "row"}
+            for user, at in sorted(keys, key=str)
+        ]
         kept = [(one["user"], one["at"]) for one in come]
-        gone = [one | {"rows": None} for one in inside.to_pylist() if (one["user"], one["at"]) not in kept]
-        changes = pa.Table.from_pylist(come + gone, schema=RESULTS)
-        committer.commit(table, changes, table.entry.follow("batch"), how=CHANGES)
+        gone = [one | {"_act": "gone"} for one in inside.to_pylist() if (one["user"], one["at"]) not in kept]
+        changes = pa.Table.from_pylist(come + gone, schema=RESULTS.append(pa.field("_act", pa.string())))
+        existing = set(tuples(had, REPLACES.keys))
+        committer.commit(table, changes, table.entry.follow("batch"), how=REPLACES, existing=existing)
+        outside = there.filter(pc.invert(near.hold(there, "at"))).to_pylist()
+        expected = [*outside, *({name: one[name] for name in RESULTS.names} for one in come)]
+        assert sorted(table.read().to_pylist(), key=str) == sorted(expected, key=str), f"batch {number}"
         if chance.random() < 0.9:  # else another way of the writer put them in, which does not tell
-            own.replaced(near, changes.slice(0, len(come)), bytes_max=bytes_max)
+            own.replaced(near, changes.slice(0, len(come)).select(RESULTS.names), bytes_max=bytes_max)
         if chance.random() < 0.1:
             committer.delete(table, f"user = {chance.choice((1, 2))}", table.entry.follow("expire"))
         if chance.random() < 0.1:

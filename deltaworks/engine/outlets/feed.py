@@ -11,10 +11,10 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from deltaworks.catalog import Declared
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.lake import TooMuchError, bounded, read_commit
 from deltaworks.engine.log import newest_version

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.expiry import still_kept, taken_of
 from deltaworks.engine.lake import OwnedTable

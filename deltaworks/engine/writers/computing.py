@@ -130,11 +130,15 @@ class KeysFrom:
             PLANS.begin(lambda: [self._planned(number).plan(spark) for number in range(self._many(spark))], spark)
 
     def _many(self, spark: SparkSession) -> int:
-        known = self._declared.name, self._code, self._name
-        if known not in self._given:
-            empty = spark.createDataFrame([], spark_schema(self._schema))
-            self._given[known] = len(self._several({self._name: empty}))
-        return self._given[known]
+        if self._known not in self._given:
+            self._planned(0).plan(spark)  # that calls it
+        if self._known not in self._given:
+            self._several({self._name: spark.createDataFrame([], spark_schema(self._schema))})
+        return self._given[self._known]
+
+    @property
+    def _known(self) -> tuple[str, str, str]:
+        return self._declared.name, self._code, self._name
 
     def _planned(self, number: int) -> Planned:
         return Planned(
@@ -145,7 +149,9 @@ class KeysFrom:
         )
 
     def _several(self, frames: Mapping[str, DataFrame]) -> tuple[DataFrame, ...]:
-        return several(self._function(**by_short_name(frames)))
+        made = several(self._function(**by_short_name(frames)))
+        self._given[self._known] = len(made)
+        return made
 
 
 def declared_columns(table: OwnedTable) -> list[str]:

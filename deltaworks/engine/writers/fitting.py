@@ -13,11 +13,11 @@ from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import functions as F
 
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import OwnedTable

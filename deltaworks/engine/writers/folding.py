@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Rows, is_bounded
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parsing.sheet import SYSTEM
 from deltaworks.engine.schemas import spark_schema

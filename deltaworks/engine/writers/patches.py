@@ -10,9 +10,9 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser
 from deltaworks.engine.writers.quarantine import PLACE, Place

@@ -7,9 +7,9 @@ are judged again in that same ingest batch, after it the claimed ones are releas
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from deltaworks.engine.commit import Clause, Committer, Merge
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.source import BRONZE

@@ -145,4 +145,10 @@ def _merge(declared: Declared, names: list[str], *, whole: bool) -> Merge:
     ]
     if whole:
         clauses.append(Clause(on="not matched by source", act="delete", when=None, set={}))
-    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))
+    return Merge(
+        keys=declared.keys,
+        nullable_keys=nullable_keys(declared),
+        idempotent=True,
+        gone=("_gone", True),
+        clauses=tuple(clauses),
+    )

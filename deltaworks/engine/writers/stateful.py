@@ -13,7 +13,6 @@ from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
@@ -21,7 +20,8 @@ from pyspark.storagelevel import StorageLevel
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import slices, spark_stretches
-from deltaworks.engine.commit import Clause, Committer, Merge, Rows
+from deltaworks.engine.commit import Clause, Committer, Keys, Merge, Rows
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Entry, Unfit
 from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.expiry import still_kept
@@ -255,17 +255,16 @@ class StatefulWriter:
                 open_before = self._open_rows()
                 closing = _closing(open_before, self.kept.closes, passed)
                 rows: Rows
-                how: Merge | None = self.merge
+                had: Keys | None
                 try:
-                    rows, all_new = self._changes(touched, result.rows, closing, committer.arrow_bytes_max)
-                    if all_new:
-                        rows, how = rows.select(self.table.schema.names), None
+                    rows, had = self._changes(touched, result.rows, closing, committer.arrow_bytes_max)
                 except TooMuchError:
-                    rows = self._changes_spark(spark, touched, frame(spark, result.rows), closing)
+                    rows, had = self._changes_spark(spark, touched, frame(spark, result.rows), closing), None
                 low, high = result.span
-                committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=how)
+                entry = self.progress.entry(counts, low=low, high=high)
+                committer.commit(self.table, rows, entry, how=self.merge, existing=had)
                 if touched.near is not None and isinstance(rows, pa.Table):
-                    there = rows if how is None else rows.filter(pc.equal(rows[_ACT.name], "row"))
+                    there = rows.filter(pc.equal(rows[_ACT.name], "row"))
                     self.own_rows.replaced(touched.near, there, bytes_max=committer.arrow_bytes_max)
                 self._remember_open(touched, result.rows, open_before, passed)
         self.progress.committed()
@@ -440,10 +439,10 @@ class StatefulWriter:
 
     def _changes(
         self, touched: _Touched, result: Rows, closing: pa.Table | None, bytes_max: int
-    ) -> tuple[pa.Table, bool]:
+    ) -> tuple[pa.Table, Keys]:
         """The result's rows, the keys that the stretches had and have no more, and those that the mark has passed.
 
-        With them, whether all are rows whose keys the table does not have.
+        With them, those of their keys that the table has.
 
         Raises TooMuchError where they are not Arrow, or too many rows of this table lie between them.
         """
@@ -452,16 +451,16 @@ class StatefulWriter:
             raise TooMuchError(bytes_max)
         result, schema = result.cast(self.table.schema), self.table.schema.append(_ACT)
         keys = list(self.declared.keys)
-        had = self.own_rows.within(near, bytes_max=bytes_max)
-        there = set(tuples(result, keys))
-        gone = had.filter(pa.array([key not in there for key in tuples(had, keys)], pa.bool_()))
+        own = self.own_rows.within(near, bytes_max=bytes_max)
+        come, had = set(tuples(result, keys)), set(tuples(own, keys))
+        gone = own.filter(pa.array([key not in come for key in tuples(own, keys)], pa.bool_()))
         parts = [result.append_column(_ACT, pa.array(["row"] * result.num_rows, pa.string()))]
         parts.append(_only_keys(gone, schema, "gone"))
         if closing is not None:
             beyond = closing.filter(pc.invert(near.hold(closing, self._event_time)))
             parts.append(_only_keys(beyond, schema, "closed"))
-        changes = pa.concat_tables(parts)
-        return changes, not had.num_rows and changes.num_rows == result.num_rows
+            had.update(tuples(beyond, keys))
+        return pa.concat_tables(parts), had
 
     def _changes_spark(
         self, spark: SparkSession, touched: _Touched, result: DataFrame, closing: pa.Table | None
@@ -592,4 +591,10 @@ def _merge(declared: Declared, names: list[str]) -> Merge:
         Clause(on="matched", act="update", when=f"s._act = 'row' and ({changed})", set=own),
         Clause(on="not matched", act="insert", when="s._act = 'row'", brings=("_act", "row"), set=own),
     ]
-    return Merge(keys=declared.keys, nullable_keys=nullable_keys(declared), clauses=tuple(clauses))
+    return Merge(
+        keys=declared.keys,
+        nullable_keys=nullable_keys(declared),
+        idempotent=True,
+        gone=("_act", "gone"),
+        clauses=tuple(clauses),
+    )
