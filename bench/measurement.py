@@ -106,6 +106,8 @@ class Measurement:
 
     first_gold_seconds: Mapping[str, float]
     """By app, from the order to start the drivers to the first mark in gold."""
+    driver_seconds: Mapping[str, float]
+    """By app, from the start of its driver's process to the same: without what Airflow takes to start it."""
     window: Window
     recovery_seconds: Mapping[str, float | None]
     """By app, from `kill -9` of its driver to the first later mark in gold; None if there was none."""
@@ -136,6 +138,7 @@ class Measurement:
             **{f"{app}, s between batches": one.batch_seconds for app, one in window.apps.items()},
             **{f"{app}, memory GB": max(one.memory) / 10**9 for app, one in window.apps.items()},
             **{f"{app}, first gold s": seconds for app, seconds in self.first_gold_seconds.items()},
+            **{f"{app}, driver to first gold s": seconds for app, seconds in self.driver_seconds.items()},
             **{f"{app}, fresh gold after kill -9 s": seconds for app, seconds in self.recovery_seconds.items()},
             "files an hour": window.written.files,
             "commits an hour": window.written.commits,
@@ -153,11 +156,13 @@ def measure(checkout: Checkout, plan: Plan) -> Measurement:
         started = time.monotonic()
         there.command("app", "start", "--all")
         firsts = _first_gold(there, marks, started)
+        began = {app: driver.began - started for app, driver in there.drivers().items()}
         marks.until(lambda: time.monotonic() >= started + plan.warm_up, every=_EARLY_SECONDS)
         window = _watch(there, marks, simulator, plan)
         gold = {route.app: route for route in ROUTES if route.gold} if plan.kill else {}
         return Measurement(
             first_gold_seconds=firsts,
+            driver_seconds={app: seconds - began[app] for app, seconds in firsts.items()},
             window=window,
             recovery_seconds={app: _recovery(there, marks, route) for app, route in gold.items()},
         )

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,12 @@ class Driver:
     def works(self) -> bool:
         """Whether it has done a batch."""
         return self.state == "running" and self.progress.get("batches", 0) > 0
+
+    @property
+    def began(self) -> float:
+        """When its process started, by the monotonic clock; /proc has it in ticks since the machine's start."""
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(self.process_started) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic() - age
 
     def kill(self) -> None:
         """SIGKILL its process, if it is this very one."""

@@ -67,6 +67,7 @@ def show(name: str, found: Measurement) -> None:
             "memory GB": f"{max(one.memory) / 10**9:.2f}",
             "s between batches": f"{one.batch_seconds:.1f}",
             "s to first gold": _seconds(found.first_gold_seconds.get(app)),
+            "of these its driver": _seconds(found.driver_seconds.get(app)),
             "s from kill -9 to fresh gold": _seconds(found.recovery_seconds.get(app)),
         }
         for app, one in window.apps.items()

@@ -29,7 +29,10 @@ def _measured(*, p50: float, recovery: float | None = 30.0, unseen: int = 0) -> 
         apps={"web": _watched(5, grows=0, seed=1)}, ages={"view": ages}, to_gold=ages, written=Written(files=10),
         memory_bytes_max=10**9, elsewhere_cores=0.5, own_cores=0.1, late_seconds_max=0.0,
     )  # fmt: skip
-    return Measurement(first_gold_seconds={"web": 60.0}, window=window, recovery_seconds={"web": recovery})
+    first = {"web": 60.0}
+    return Measurement(
+        first_gold_seconds=first, driver_seconds=first, window=window, recovery_seconds={"web": recovery}
+    )
 
 
 @pytest.mark.parametrize(("freedom", "exact"), [(2, 4.303), (3, 3.182), (4, 2.776), (8, 2.306), (28, 2.048)])
