@@ -4,7 +4,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from datetime import date, datetime
@@ -22,9 +22,11 @@ from pyspark.sql import functions as F
 
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
+from deltaworks.engine.log import ROWS_ADDED, ROWS_DELETED, ROWS_UPDATED
 from deltaworks.engine.merge import Clause, Merge
 from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
+from deltaworks.engine.repeats import Key
 from deltaworks.engine.session import suit
 from deltaworks.engine.stage import TakenError
 from deltaworks.engine.values import tuples, unsliced
@@ -33,14 +35,19 @@ from deltaworks.errors import CommitLostError, ForeignCommitError
 __all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
 
 Rows: TypeAlias = pa.Table | DataFrame
-Keys: TypeAlias = AbstractSet[tuple[Any, ...]]
-"""Values of key columns, as `values.tuples` gives them."""
+Keys: TypeAlias = AbstractSet[Key]
 # Without decimals: delta-rs keeps their statistics as doubles, a key may lie outside those of its own file.
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_timestamp, pa.types.is_date)
 
-KEYS_NAMED_MAX = 50
-"""So many keys are written into a condition."""
+KEYS_NAMED_MAX, LONG_KEYS_NAMED_MAX = 50, 8
+"""So many keys of one column, and of several, are written into a condition: beyond, a merge is cheaper."""
+_CONDITION_MAX = 2**13
+"""Characters of a condition: it stands in the log."""
+_VALUES_PRUNED_MAX = 20
+"""Of more values DataFusion asks no statistics: their bounds prune files then."""
 _MILLISECOND = 1_000  # in the microseconds of our timestamps
+There: TypeAlias = Mapping[Key, bool]
+"""Of each key of a batch whether the table has it."""
 Guard = Callable[[], None]
 """Called right before a commit; raises LeaseLostError when this process may no longer commit."""
 
@@ -61,35 +68,39 @@ class Committer:
         `existing`: has every key of `rows` that the table has (None: not known).
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
-        expected, done = table.version + 1, None
+        expected, asked, done, there = table.version + 1, how, None, None
         # also of rows that change nothing those who read the table are to move on
         idle = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
-            if how is not None:
-                rows, done = table.repeats.without(rows, how, version=table.data_version)
         else:
             rows = without_negative_zero(rows)
+        if how is not None and isinstance(rows, pa.Table):
+            rows, done = table.repeats.without(rows, how, version=table.data_version)
+            keys = [] if done is None and existing is None else tuples(rows, how.keys)
+            there = None if done is None else table.repeats.there(keys, existing)
+            if there is not None:
+                existing = {key for key, is_there in there.items() if is_there}
+            if existing is not None and existing.isdisjoint(keys):
+                brought = how.brought(rows, table.schema.names)
+                rows, how = (rows, how) if brought is None else (brought, None)
         with ExitStack() as scratch:
-            self._commit(table, rows, entry, how, scratch, existing)
+            self._commit(table, rows, entry, how, scratch, there)
         if table.delta.version() != expected:
             self._lost(table, expected)
         reached(table.name, entry.kind, "after-commit")
         table.moved_to(expected, entry, brought_rows=not idle)
-        if how is not None and done is not None:
-            table.repeats.merged(done, how, version=table.data_version)
+        if asked is not None and done is not None:
+            table.repeats.merged(done, asked, version=table.data_version)
 
     def _commit(
-        self, table: OwnedTable, rows: Rows, entry: Entry, how: Merge | None, scratch: ExitStack, existing: Keys | None
+        self, table: OwnedTable, rows: Rows, entry: Entry, how: Merge | None, scratch: ExitStack, there: There | None
     ) -> None:
-        if how is not None and existing is not None and isinstance(rows, pa.Table):
-            brought = how.brought(rows, table.schema.names) if existing.isdisjoint(tuples(rows, how.keys)) else None
-            rows, how = (rows, how) if brought is None else (brought, None)
         rows, how, parts = _in_parts(table, rows, how)
         if isinstance(rows, pa.Table):
             rows = self._too_large_for_arrow(table, rows, how, scratch) or rows
         if isinstance(rows, pa.Table):
-            self._by_arrow(table, rows, entry, how, parts)
+            self._by_arrow(table, rows, entry, how, parts, there)
         else:
             self._by_spark(table, rows, entry, how, parts)
 
@@ -179,7 +190,9 @@ class Committer:
             table.moved_to(expected, entry, brought_rows=False)
         return published
 
-    def _by_arrow(self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None) -> None:
+    def _by_arrow(
+        self, table: OwnedTable, rows: pa.Table, entry: Entry, how: Merge | None, parts: str | None, there: There | None
+    ) -> None:
         before = table.version
         self.guard()
         reached(table.name, entry.kind, "before-commit")
@@ -190,9 +203,10 @@ class Committer:
                 whole = rows if rows.num_rows else table.stored.empty_table()  # those of a merge may lack columns
                 self._append(table, whole.select(table.stored.names), entry)
                 return
-            stands = None if table.keeps_changes or table.partition else how.stands(rows, table.stored.names)
-            if stands is not None and (which := _which(how, rows)) is not None:
-                self._replace(table, stands, entry, which)
+            unknown = there is None or table.keeps_changes or table.partition is not None
+            stands = None if unknown else how.stands(rows, table.stored.names)
+            if there is not None and stands is not None and (which := _which(how, rows)) is not None:
+                self._replace(table, stands, entry, which, _counted(tuples(stands, how.keys), there))
             else:
                 self._merge(table, rows, entry, how, parts)
             if table.delta.version() == before:  # neither commits anything where it changes nothing
@@ -220,14 +234,14 @@ class Committer:
                 merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
         merged.execute()
 
-    def _replace(self, table: OwnedTable, rows: pa.Table, entry: Entry, which: str) -> None:
-        """Put rows in the place of those that fulfil a condition, for two thirds of what a merge costs."""
+    def _replace(self, table: OwnedTable, rows: pa.Table, entry: Entry, which: str, counted: Mapping[str, int]) -> None:
+        """Put rows in the place of those that fulfil a condition, for two thirds of what a merge costs or less."""
         deltalake.write_deltalake(
             table.delta,
             rows,
             mode="overwrite",
             predicate=which,
-            commit_properties=table.properties(entry),
+            commit_properties=table.properties(entry, counted=counted),
             post_commithook_properties=HOOKS_OFF,
         )
 
@@ -411,19 +425,26 @@ def _in_parts(table: OwnedTable, rows: Rows, how: Merge | None) -> tuple[Rows, M
 
 def _on(how: Merge, rows: pa.Table, parts: str | None) -> str:
     """The join condition with literal bounds of the batch's keys: they prune files."""
-    bounds = []
-    for key in () if how.whole else how.keys:
+    return _all((_keys_equal(how), *(() if how.whole else _bounds(how, rows, "t.{}")), parts))
+
+
+def _bounds(how: Merge, rows: pa.Table, name: str) -> Iterator[str]:
+    """For each key that can be bounded by its column's statistics, its span in the batch."""
+    for key in how.keys:
         column = rows[key]
         if column.null_count or not is_bounded(column.type):
             continue
-        span = pc.min_max(column).as_py()
-        bounds.append(f"t.{key} >= {literal(span['min'])} and t.{key} <= {literal(span['max'])}")
-    return _all((_keys_equal(how), *bounds, parts))
+        try:
+            span, of_table = pc.min_max(column).as_py(), name.format(key)
+        except (OverflowError, ValueError):  # times that Python has not
+            continue
+        yield f"{of_table} >= {literal(span['min'])} and {of_table} <= {literal(span['max'])}"
 
 
 def _which(how: Merge, rows: pa.Table) -> str | None:
     """The condition that rows of the table have a key of the batch; None where it would be long, or not exact."""
-    if rows.num_rows > KEYS_NAMED_MAX or not all(is_bounded(rows[key].type) for key in how.keys):
+    most = KEYS_NAMED_MAX if len(how.keys) == 1 else LONG_KEYS_NAMED_MAX
+    if rows.num_rows > most or not all(is_bounded(rows[key].type) for key in how.keys):
         return None
     if any(rows[key].null_count for key in how.keys):
         return None
@@ -431,10 +452,17 @@ def _which(how: Merge, rows: pa.Table) -> str | None:
         keys = [list(map(literal, rows[key].to_pylist())) for key in how.keys]
     except (OverflowError, ValueError):  # times that Python has not
         return None
-    if len(keys) == 1:
-        return f'"{how.keys[0]}" in ({", ".join(keys[0])})'
     each = ([f'"{key}" = {value}' for key, value in zip(how.keys, one, strict=True)] for one in zip(*keys, strict=True))
-    return " or ".join(f"({_all(one)})" for one in each)
+    one_of = " or ".join(f"({_all(one)})" for one in each)
+    bounds = _bounds(how, rows, '"{}"') if rows.num_rows > _VALUES_PRUNED_MAX else ()
+    condition = _all((*bounds, f"({one_of})"))
+    return condition if len(condition) <= _CONDITION_MAX else None
+
+
+def _counted(come: Sequence[Key], there: There) -> dict[str, int]:
+    """What taking rows of these keys for those that are there does to the table, as its log is to tell it."""
+    updated, before = sum(there[key] for key in come), sum(there.values())
+    return {ROWS_ADDED: len(come) - updated, ROWS_UPDATED: updated, ROWS_DELETED: before - updated}
 
 
 def _all(conditions: Iterable[str | None]) -> str:

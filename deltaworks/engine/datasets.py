@@ -4,10 +4,9 @@ pyarrow looks for pandas when its first scalar is made, which is while datasets 
 others. Few processes ever have one: it is told that there is none, and looks again once somebody has loaded pandas.
 """
 
-import importlib.util
 import sys
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
@@ -21,13 +20,13 @@ class _Pandas(MetaPathFinder):
             return None
         if self.hidden:
             raise ModuleNotFoundError(fullname)
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        spec = PathFinder.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_tell(module: ModuleType) -> None:
                 load(module)
+                sys.meta_path.remove(self)
                 _ = pa.lib._pandas_api.compat  # noqa: SLF001  # what makes pyarrow look again has no public name
 
             setattr(spec.loader, "exec_module", load_and_tell)  # noqa: B010  # of this one loader

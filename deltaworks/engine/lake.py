@@ -256,10 +256,11 @@ class OwnedTable:
         """The fence of the next commit: one sequence for both commit paths, the version itself."""
         return deltalake.Transaction(TXN_APP, self.version + 1)
 
-    def properties(self, entry: Entry) -> deltalake.CommitProperties:
-        """Commit properties that carry the entry and never rebase over a foreign commit."""
+    def properties(self, entry: Entry, *, counted: Mapping[str, int] | None = None) -> deltalake.CommitProperties:
+        """Commit properties that carry the entry and what was counted, and never rebase over a foreign commit."""
         return deltalake.CommitProperties(
-            custom_metadata={"userMetadata": entry.to_json()},
+            custom_metadata={"userMetadata": entry.to_json()}
+            | {name: f"{many}" for name, many in (counted or {}).items()},
             max_commit_retries=0,  # by default delta-rs silently rebases an append over another owner's commit
             app_transactions=[self.transaction()],
         )

@@ -16,9 +16,11 @@ from urllib.parse import unquote
 from deltaworks.engine.entry import Entry
 from deltaworks.errors import LakeError
 
-_ADDED = ("num_added_rows", "num_target_rows_inserted", "numOutputRows", "numTargetRowsInserted")
-_UPDATED = ("num_target_rows_updated", "numTargetRowsUpdated")
-_DELETED = ("num_deleted_rows", "num_target_rows_deleted", "numTargetRowsDeleted")
+ROWS_ADDED, ROWS_UPDATED, ROWS_DELETED = "rowsAdded", "rowsUpdated", "rowsDeleted"
+"""What a commit says itself, where the committing library cannot tell."""
+_ADDED = (ROWS_ADDED, "num_added_rows", "num_target_rows_inserted", "numOutputRows", "numTargetRowsInserted")
+_UPDATED = (ROWS_UPDATED, "num_target_rows_updated", "numTargetRowsUpdated")
+_DELETED = (ROWS_DELETED, "num_deleted_rows", "num_target_rows_deleted", "numTargetRowsDeleted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ def read_log(folder: Path, version: int) -> Logged | None:
     except FileNotFoundError:
         return None
     info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-    metrics: Mapping[str, Any] = info.get("operationMetrics") or {}
+    metrics: Mapping[str, Any] = {**info, **(info.get("operationMetrics") or {})}
     text, stamp = info.get("userMetadata"), info.get("timestamp")
     merged = str(info.get("operation", "")).upper() == "MERGE"
     # Spark's MERGE counts what it wrote out, rows that only moved to another file too

@@ -30,7 +30,10 @@ class Merge:
     """Whether a row that was merged changes nothing if it comes again, unless another of its key came since."""
     clauses: tuple[Clause, ...]
     gone: tuple[str, bool | str] | None = None
-    """The column, and its value in the rows whose key is taken out; as `brings` of a clause."""
+    """The column, and its value in the rows whose key is taken out; as `brings` of a clause.
+
+    Where it is said, a row that the insert brings is also what an update leaves of its key, in all columns.
+    """
 
     @property
     def whole(self) -> bool:
@@ -56,4 +59,4 @@ class Merge:
         if not self.idempotent or self.whole or self.gone is None or len(inserts) != 1 or inserts[0].brings is None:
             return None
         come, gone = (pc.equal(rows[column], value) for column, value in (inserts[0].brings, self.gone))
-        return self.brought(rows, names) if pc.all(pc.or_(come, gone)).as_py() else None
+        return self.brought(rows, names) if pc.all(pc.or_(come, gone), skip_nulls=False).as_py() else None

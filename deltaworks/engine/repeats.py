@@ -4,8 +4,10 @@ A view computes a key anew whenever a row that it depends on changes, and mostly
 that changes nothing costs as much as one that does. Losing the memory changes nothing.
 """
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -18,8 +20,18 @@ KEPT_MAX = 5_000
 """Keys of a table; the oldest go."""
 
 
-Done = dict[tuple[Any, ...], bytes]
-"""By key, the digest of the row that was merged last."""
+Key: TypeAlias = tuple[Any, ...]
+"""Values of key columns, as `values.tuples` gives them."""
+
+
+class Last(NamedTuple):
+    """The row that was merged last for a key: its digest, and whether the table has the key since."""
+
+    digest: bytes
+    there: bool
+
+
+Done: TypeAlias = dict[Key, Last]
 
 
 class Repeats:
@@ -43,25 +55,42 @@ class Repeats:
         if done is None:
             self._done = {}
             return rows, None
-        news = pa.array([self._done.get(key) != digest for key, digest in done.items()], pa.bool_())
+        news = pa.array([self._done.get(key) != last for key, last in done.items()], pa.bool_())
         return rows.filter(news), done
+
+    def there(self, keys: Iterable[Key], existing: AbstractSet[Key] | None) -> dict[Key, bool] | None:
+        """Whether the table has each of these keys, and then with another row than `without` left; None: not known.
+
+        `existing`: has every one of them that the table has (None: not known).
+        """
+        found: dict[Key, bool] = {}
+        for key in keys:
+            last = self._done.get(key)
+            if last is None and (existing is None or key in existing):
+                return None
+            found[key] = last is not None and last.there
+        return found
 
     def merged(self, done: Done, how: Merge, *, version: int) -> None:
         """This was done, and the table is as of this version now."""
-        for key, digest in done.items():
+        for key, last in done.items():
             self._done.pop(key, None)  # the newest are last
-            self._done[key] = digest
+            self._done[key] = last
         for key in list(self._done)[: max(0, len(self._done) - KEPT_MAX)]:
             del self._done[key]
         self._version, self._how = version, how
 
 
 def _done(rows: pa.Table, how: Merge) -> Done | None:
-    """The digest of each key's row; None where a key has several, or a value cannot be told."""
+    """Of each key what its row does; None where a key has several, or a value cannot be told."""
     try:
-        done = dict(zip(tuples(rows, how.keys), map(_digest, told_apart(rows, rows.column_names)), strict=True))
+        keys, values = tuples(rows, how.keys), told_apart(rows, rows.column_names)
     except (OverflowError, ValueError):  # in a list or a struct there are times that Python has not
         return None
+    column, gone = (None, None) if how.gone is None else how.gone
+    there = [True] * len(keys) if column is None else [value != gone for value in rows[column].to_pylist()]
+    lasts = (Last(_digest(row), stays) for row, stays in zip(values, there, strict=True))
+    done = dict(zip(keys, lasts, strict=True))
     return done if len(done) == rows.num_rows else None
 
 

@@ -99,10 +99,11 @@ def test_linter_refuses_an_import_over_a_wall(wall: Wall) -> None:
 def test_driver_loads_no_pandas_until_it_is_asked_for() -> None:
     """It takes as long as all else that a driver loads; who loads it has all that pyarrow does with it."""
     code = (
-        "import sys\n"
+        "import importlib.util, sys\n"
         "import deltaworks.engine.driver\n"
         "import pyarrow as pa\n"
         "print(pa.scalar(1), 'pandas' in sys.modules)\n"
+        "assert importlib.util.find_spec('pandas')\n"
         "import pandas as pd\n"
         "print(pa.array(pd.Series([None, 1.0])).null_count, pa.table({'a': [1]}).to_pandas()['a'].sum())\n"
     )

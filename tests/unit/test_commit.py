@@ -12,6 +12,7 @@ import pytest
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.values import tuples
 from deltaworks.engine.writers.aggregate import combined
 from tests.chance import seeded
 
@@ -200,7 +201,8 @@ def test_keys_are_taken_out_and_put_in_whatever_they_are(tmp_path: Path, kind: s
             columns = [[key_of(at) for at in places], [at % 2 for at in places], [value] * len(places)]
             made = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             rows = pa.table([*made, [at in gone for at in places]], schema=schema.append(pa.field("_gone", pa.bool_())))
-            committer.commit(table, rows, table.entry.follow("batch"), how=how)
+            existing = set(tuples(table.read(), how.keys))
+            committer.commit(table, rows, table.entry.follow("batch"), how=how, existing=existing)
             (last,) = table.delta.history(1)
             return f"{last['operation']} {last['operationParameters'].get('mode', '')}"
 
@@ -213,4 +215,13 @@ def test_keys_are_taken_out_and_put_in_whatever_they_are(tmp_path: Path, kind: s
         assert {row["key"]: row["value"] for row in table.read().to_pylist()} == values
         assert table.rows() == len(values)
         assert table.version == table.delta.version() == 4
-        assert ("WRITE Overwrite" in operations) == (kind != "exact numbers")
+
+        exact = "WRITE Overwrite" if kind != "exact numbers" else "MERGE "
+        assert operations == [exact, exact, "WRITE Append"]
+
+        many = put("many", *range(1, 30))  # of so many the bounds are named too
+        assert {row["key"]: row["value"] for row in table.read().to_pylist()} == {
+            key_of(0): "first", **dict.fromkeys(map(key_of, range(1, 30)), "many")
+        }  # fmt: skip
+        assert table.rows() == 30
+        assert many == (exact if len(keys) == 1 else "MERGE ")

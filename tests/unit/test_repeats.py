@@ -14,6 +14,7 @@ from deltaworks.engine import repeats
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.log import read_log
 from deltaworks.errors import LeaseLostError
 from tests.chance import seeded
 
@@ -88,23 +89,37 @@ def test_table_is_what_it_would_be_if_repeated_rows_were_merged(
     rows = some_rows(chance, keys)
 
     for number in range(40):
-        rows = rows if chance.random() < 0.4 else some_rows(chance, keys)
+        again = chance.random() < 0.4
+        rows = rows if again else some_rows(chance, keys)
         if others and chance.random() < 0.5:
-            model = _other(chance, table, committer, rows, model)
+            model, again = _other(chance, table, committer, rows, model), False
         committer.commit(table, rows, table.entry.follow("batch"), how=HOW)
-        (last,) = table.delta.history(1)
-        idle += last["operationMetrics"].get("num_added_files", 1) == 0
         gone = dict(zip(rows["key"].to_pylist(), rows["_gone"].to_pylist(), strict=True))
-        model = {key: value for key, value in {**model, **stored(rows)}.items() if not gone.get(key, False)}
+        before, model = model, {k: v for k, v in {**model, **stored(rows)}.items() if not gone.get(k, False)}
 
         assert stored(table.read()) == model, f"batch {number}"
         assert table.rows() == len(model)
         assert table.version == table.delta.version() == table.data_version
+        logged, both = read_log(table.path, table.version), before.keys() & model.keys()
+        assert logged is not None
+        assert (logged.rows_added, logged.rows_updated, logged.rows_deleted) == (
+            len(model) - len(both), sum(before[key] != model[key] for key in both), len(before) - len(both),
+        ), f"batch {number}"  # fmt: skip
+        if again and number:
+            idle += 1
+            assert _written(table) == "WRITE Append 0"
 
     assert idle
-    operations = {(one["operation"], one["operationParameters"].get("mode")) for one in table.delta.history()}
-    assert (("WRITE", "Overwrite") in operations) == (not change_feed)
-    assert (("MERGE", None) in operations) == (change_feed or others)
+    operations = {_written(table, at)[:11] for at in range(1, table.version + 1)}
+    assert others or ("WRITE Overw" in operations) == (not change_feed)
+    assert any(one.startswith("MERGE") for one in operations)
+
+
+def _written(table: OwnedTable, version: int | None = None) -> str:
+    """What a version did, and to how many new files."""
+    (one,) = [one for one in table.delta.history() if one["version"] == (table.version if version is None else version)]
+    mode, files = one["operationParameters"].get("mode", ""), one["operationMetrics"].get("num_added_files", "?")
+    return f"{one['operation']} {mode} {files}"
 
 
 def _other(
@@ -137,22 +152,21 @@ def _other(
     return stored(table.read())
 
 
-def test_only_so_many_rows_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_rows_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest are merged again; of more at once none is looked at, and all before are forgotten."""
     monkeypatch.setattr(repeats, "KEPT_MAX", 2)
     monkeypatch.setattr(repeats, "ROWS_MAX", 2)
-    table, committer = owned(tmp_path), Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    memory = repeats.Repeats()
 
-    def merged(keys: str) -> bool:
+    def merged(keys: str) -> int:
         empty = [pa.nulls(len(keys), field.type) for field in SCHEMA][1:]
         rows = pa.table([list(keys), *empty, [False] * len(keys)], schema=GIVEN)
-        committer.commit(table, rows, table.entry.follow("batch"), how=HOW)
-        (last,) = table.delta.history(1)
-        return bool(last["operationMetrics"]["num_added_files"])
+        left, done = memory.without(rows, HOW, version=1)
+        if done is not None:
+            memory.merged(done, HOW, version=1)
+        return int(left.num_rows)
 
-    assert [merged(keys) for keys in ("ab", "ab", "c", "b", "a", "a", "abc", "a")] == [
-        True, False, True, False, True, False, True, True,
-    ]  # fmt: skip
+    assert [merged(keys) for keys in ("ab", "ab", "c", "b", "a", "a", "abc", "a")] == [2, 0, 1, 0, 1, 0, 3, 1]
 
 
 def test_merge_that_adds_is_done_each_time(tmp_path: Path) -> None:
@@ -175,13 +189,12 @@ def test_keys_that_the_table_has_are_replaced_and_only_then(tmp_path: Path) -> N
         given = [{"key": key, "value": value, "_gone": False} for key in keys]
         rows = pa.Table.from_pylist(given, schema=GIVEN)
         committer.commit(table, rows, table.entry.follow("batch"), how=HOW, existing=existing)
-        (last,) = table.delta.history(1)
-        return str(last["operationParameters"]["mode"])
+        return _written(table)[:11]
 
     told = [
         operation(keys, at, existing)
         for at, (keys, existing) in enumerate([("az", set()), ("m", set()), ("mn", {("m",)}), ("o", None)])
     ]
 
-    assert told == ["Append", "Append", "Overwrite", "Overwrite"]
+    assert told == ["WRITE Appen", "WRITE Appen", "WRITE Overw", "MERGE  ?"]
     assert sorted(table.read()["key"].to_pylist()) == ["a", "m", "n", "o", "z"]
