@@ -1,5 +1,7 @@
 """Whether an app keeps up, told from samples; and two sides compared."""
 
+import os
+import time
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -8,8 +10,11 @@ import pytest
 from bench.age import Ages
 from bench.measurement import Measurement, Window
 from bench.revisions import Sitting
+from bench.site import Driver
 from bench.watched import Watched, student
 from bench.written import Written
+
+from deltaworks.processes import started
 
 
 def _watched(minutes: float, *, grows: float, seed: int) -> Watched:
@@ -33,6 +38,14 @@ def _measured(*, p50: float, recovery: float | None = 30.0, unseen: int = 0) -> 
     return Measurement(
         first_gold_seconds=first, driver_seconds=first, window=window, recovery_seconds={"web": recovery}
     )
+
+
+def test_driver_began_when_its_process_did() -> None:
+    """By the clock that everything else is timed by: this process stands for one."""
+    pid, before = os.getpid(), time.monotonic()
+    own = Driver(app="a", epoch=1, pid=pid, process_started=str(started(pid)), state="running", progress={})
+
+    assert before - 3600 < own.began < before
 
 
 @pytest.mark.parametrize(("freedom", "exact"), [(2, 4.303), (3, 3.182), (4, 2.776), (8, 2.306), (28, 2.048)])
