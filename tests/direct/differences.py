@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 from bench import functions
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from deltaworks.engine.spark.refusals import NotDirectError
 from tests.direct.both import Both, Given, Room
@@ -54,6 +54,8 @@ def one(room: Room, seed: int, *, batches: int = len(KINDS), large: float = 0.0)
         return Found(seed=seed, told=made.told, refused=str(error))
     except AnalysisException as error:
         return _not_analysed(room, seed, made, error)
+    except PySparkException as error:  # a constant that raises while it is planned
+        return Found(seed=seed, told=made.told, refused=f"cannot be planned: {error.getCondition()}")
     found, seen = list[str](), Counter[str]()
     for kind, given in _batches(made, chance, batches, large):
         direct, ordinary = both.outcomes(given)
