@@ -125,7 +125,7 @@ def culprits_of(room: Room, seed: int, *, many: int = 24, bad: int = 3) -> tuple
         return None
     try:
         both = Both(room, made.build, dict.fromkeys(INPUTS, SCHEMA))
-    except (NotDirectError, AnalysisException):
+    except (NotDirectError, PySparkException):
         return None
     given = {name: rows(chance, many, bad=bad, nulls=0.05) for name in INPUTS}
     for name in INPUTS[1:]:
