@@ -205,8 +205,8 @@ class Committer:
                 return
             unknown = there is None or table.keeps_changes or table.partition is not None
             stands = None if unknown else how.stands(rows, table.stored.names)
-            if there is not None and stands is not None and (which := _which(how, rows)) is not None:
-                self._replace(table, stands, entry, which, _counted(tuples(stands, how.keys), there))
+            if there is not None and stands is not None and (condition := _keys_condition(how, rows)) is not None:
+                self._replace(table, stands, entry, condition, _counted(tuples(stands, how.keys), there))
             else:
                 self._merge(table, rows, entry, how, parts)
             if table.delta.version() == before:  # neither commits anything where it changes nothing
@@ -234,13 +234,15 @@ class Committer:
                 merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
         merged.execute()
 
-    def _replace(self, table: OwnedTable, rows: pa.Table, entry: Entry, which: str, counted: Mapping[str, int]) -> None:
+    def _replace(
+        self, table: OwnedTable, rows: pa.Table, entry: Entry, condition: str, counted: Mapping[str, int]
+    ) -> None:
         """Put rows in the place of those that fulfil a condition, for two thirds of what a merge costs or less."""
         deltalake.write_deltalake(
             table.delta,
             rows,
             mode="overwrite",
-            predicate=which,
+            predicate=condition,
             commit_properties=table.properties(entry, counted=counted),
             post_commithook_properties=HOOKS_OFF,
         )
@@ -441,7 +443,7 @@ def _bounds(how: Merge, rows: pa.Table, name: str) -> Iterator[str]:
         yield f"{of_table} >= {literal(span['min'])} and {of_table} <= {literal(span['max'])}"
 
 
-def _which(how: Merge, rows: pa.Table) -> str | None:
+def _keys_condition(how: Merge, rows: pa.Table) -> str | None:
     """The condition that rows of the table have a key of the batch; None where it would be long, or not exact."""
     most = KEYS_NAMED_MAX if len(how.keys) == 1 else LONG_KEYS_NAMED_MAX
     if rows.num_rows > most or not all(is_bounded(rows[key].type) for key in how.keys):

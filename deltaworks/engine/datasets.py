@@ -5,13 +5,24 @@ others. Few processes ever have one: it is told that there is none, and looks ag
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 
 
-class _Pandas(MetaPathFinder):
-    """Hides pandas while pyarrow looks for it, and lets pyarrow look again when it is loaded."""
+class _Loader(SourceFileLoader):
+    """Loads pandas, and lets pyarrow look for it again."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+        pa.table({}).to_pandas()
+
+
+class _Finder(MetaPathFinder):
+    """Finds no pandas while it is hidden, and later as ever."""
 
     hidden = True
 
@@ -21,24 +32,24 @@ class _Pandas(MetaPathFinder):
         if self.hidden:
             raise ModuleNotFoundError(fullname)
         spec = PathFinder.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def load_and_tell(module: ModuleType) -> None:
-                load(module)
-                sys.meta_path.remove(self)
-                _ = pa.lib._pandas_api.compat  # noqa: SLF001  # what makes pyarrow look again has no public name
-
-            setattr(spec.loader, "exec_module", load_and_tell)  # noqa: B010  # of this one loader
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
         return spec
 
 
-_pandas = _Pandas()
-if "pandas" not in sys.modules:
-    sys.meta_path.insert(0, _pandas)
-import pyarrow as pa  # noqa: E402  # behind the finder
-import pyarrow.dataset as ds  # noqa: E402, TID251  # behind the finder
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    finder = _Finder()
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.hidden = False
 
-_pandas.hidden = False
+
+with _without_pandas():
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
 __all__ = ["ds"]
