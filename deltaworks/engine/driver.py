@@ -45,6 +45,7 @@ EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 WAIT_SECONDS_MAX = 1.0  # for the end of a batch, before the loop looks whether the app is still ours
 ORDERS_SHARE = 0.25  # of the time that the last batch took: so long orders may hold up the next one
+FIRST_LOOK_SECONDS = 10.0  # after its start the stream has looked for rows at the latest
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
@@ -68,6 +69,8 @@ class Driver:
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
         self._batch_seconds = 0.0  # what the last batch took
         self._batches_seen = 0  # how many there had been when nothing ran for the last time
+        self._started_at = 0.0
+        self._looked = False  # whether the stream has looked for rows
         self._requeued = False  # whether the orders that died with an older owner are queued again
         self._away_since: float | None = None  # when the control store was first found away
         self._told_at = 0.0
@@ -227,12 +230,14 @@ class Driver:
             self._batch_seconds = time.monotonic() - began
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> None:
+        self._started_at = time.monotonic()
         while True:
             time.sleep(LOOP_SECONDS)
             ended = self._ended(query)
             self._still_ours()
             closing.announce()
-            self._between_batches(spark)
+            if ended or self._has_looked(query):
+                self._between_batches(spark)
             if ended and not self._behind() and self.orders.in_hand is None:
                 return
             if self._desired_stopped():
@@ -249,6 +254,13 @@ class Driver:
         if not self.drain:
             raise DeltaworksError(f"app {self.app}", "its query ended by itself", "Look at the log above")
         return True
+
+    def _has_looked(self, query: StreamingQuery) -> bool:
+        """Whether the stream has looked for rows once: its first batch is not to wait for a turn that has none yet."""
+        if not self._looked:
+            late = time.monotonic() - self._started_at > FIRST_LOOK_SECONDS
+            self._looked = late or self.flow.pulse.batches > 0 or query.status["message"].startswith("Waiting")
+        return self._looked
 
     def _still_ours(self) -> None:
         if self.heart.lost is not None:

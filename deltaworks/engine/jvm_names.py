@@ -7,13 +7,18 @@ class that is called so.
 
 from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]  # py4j has no types
+
+_ML = "org.apache.spark.ml"
+_ML_FUNCTIONS = "org.apache.spark.sql.ml.InternalFunctionRegistration$"
+"""Adds them, to all sessions, as it is loaded."""
 
 
 class _View(JVMView):  # type: ignore[misc]  # py4j has no types
     """Asks for a name once: a class that is found stays what it is."""
 
     def __getattr__(self, name: str) -> Any:
+        _look_up(name, self._gateway_client)
         return _kept(self, name, super().__getattr__(name))
 
 
@@ -21,6 +26,7 @@ class _Package(JavaPackage):  # type: ignore[misc]  # py4j has no types
     """The same for the names in a package; our jars are on the class path from the start."""
 
     def __getattr__(self, name: str) -> Any:
+        _look_up(f"{self._fqn}.{name}", self._gateway_client)
         return _kept(self, name, super().__getattr__(name))
 
 
@@ -41,6 +47,12 @@ _REMEMBERING = {JavaClass: _Class, JavaPackage: _Package}
 def remember_names(jvm: JVMView) -> None:
     """Do so from now on, for all threads and sessions of this JVM."""
     jvm.__class__ = _View
+
+
+def _look_up(name: str, java: GatewayClient) -> None:
+    """Add ML's functions, which sessions start without (`engine/spark/first_session.py`), when ML is looked for."""
+    if name.startswith(_ML):
+        JavaClass("java.lang.Class", java).forName(_ML_FUNCTIONS)
 
 
 def _kept(owner: JVMView | JavaPackage, name: str, found: Any) -> Any:

@@ -1,11 +1,10 @@
 """What a transform's analysed plan says: whether a batch's groups can be combined, and whether it gives the same again.
 
-Works on the JSON of Spark's `TreeNode.toJSON`: nodes in preorder, each with its class and number of children.
+The first works on the JSON of Spark's `TreeNode.toJSON`: nodes in preorder, each with its class and number of children.
 """
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 Reason = tuple[str, str]
@@ -25,8 +24,9 @@ _UNSTABLE = frozenset({
     *("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "InputFileName", "SparkPartitionID"),
     *("CallMethodViaReflection", "TryReflect"),  # whatever the method does
 })  # fmt: skip
-_TO_TIMES = ("Cast", "ParseToDate", "ParseToTimestamp")
-_CLOCK = (["now"], ["today"], ["tomorrow"], ["yesterday"])
+_TEXT = "'"
+_CLOCK = frozenset(f"{_TEXT}{word}" for word in ("now", "today", "tomorrow", "yesterday"))
+"""Texts that a cast to a time takes for one that passes (Spark, "Special values for date and timestamp")."""
 _FROM_ROWS = "Use a column of the input: times and ids come with the rows"
 
 
@@ -71,33 +71,12 @@ def _subtree(nodes: Sequence[Mapping[str, Any]], at: int) -> tuple[Node, int]:
     return Node(str(fields["class"]).rpartition(".")[2], fields, tuple(children)), following
 
 
-def instabilities(nodes: Any) -> Iterator[Reason]:
-    """Expressions at any depth that give something else the next time."""
-    for kind in sorted(set(_classes(nodes)) & _UNSTABLE):
+def instabilities(nodes: Collection[str]) -> Iterator[Reason]:
+    """Expressions at any depth that give something else the next time; see `PlanNodes.java` for how nodes are told."""
+    for kind in sorted(_UNSTABLE.intersection(nodes)):
         yield f"{kind} gives something else in a replay", _FROM_ROWS
-    for word in sorted(_words_of_the_clock(nodes)):
-        yield f"a cast of {word!r} gives something else in a replay", _FROM_ROWS
-
-
-def _words_of_the_clock(value: Any) -> Iterator[str]:
-    """Texts that a cast to a time takes for one that passes (Spark, "Special values for date and timestamp")."""
-    if isinstance(value, list):
-        for node, child in itertools.pairwise(value):
-            if any(_is_class(node, name) for name in _TO_TIMES) and _gives_time(node) and _is_class(child, "Literal"):
-                text = str(child.get("value", "")).strip().lower()
-                if text.split(maxsplit=1)[:1] in _CLOCK:
-                    yield text
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _words_of_the_clock(inner)
-
-
-def _gives_time(node: Mapping[str, Any]) -> bool:
-    """Whether it makes a date or a time; what parses texts always does."""
-    return not _is_class(node, "Cast") or str(node.get("dataType")).startswith(("date", "timestamp"))
-
-
-def _is_class(node: Any, name: str) -> bool:
-    return isinstance(node, dict) and str(node.get("class", "")).rpartition(".")[2] == name
+    for word in sorted(_CLOCK.intersection(nodes)):
+        yield f"a cast of {word.removeprefix(_TEXT)!r} gives something else in a replay", _FROM_ROWS
 
 
 def _classes(value: Any) -> Iterator[str]:

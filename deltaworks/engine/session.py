@@ -3,10 +3,12 @@
 import sys
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.jvm_log import no_query_log
 from deltaworks.engine.jvm_names import remember_names
+from deltaworks.engine.spark.first_session import open_first_session
 from deltaworks.errors import SettingsError
 from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
@@ -43,16 +45,15 @@ def open_session(
         raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
     settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
-    builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
     options = _options(settings, app, jars, brief=brief, few_rows=few_rows)
     options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / CLASS_ARCHIVE, archive_to)}"
-    for option, value in options.items():
-        builder = builder.config(option, value)
-    spark = builder.getOrCreate()
+    options |= {"spark.app.name": name, "spark.master": f"local[{app.cores}]"}
+    context = SparkContext.getOrCreate(SparkConf().setAll(list(options.items())))
     no_query_log()
-    remember_names(spark.sparkContext._jvm)  # noqa: SLF001  # there is no public name for it
-    spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
-    return spark
+    remember_names(context._jvm)  # noqa: SLF001  # there is no public name for it
+    context.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
+    open_first_session(context)
+    return SparkSession.builder.getOrCreate()
 
 
 def suit(spark: SparkSession, *, many_rows: bool) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from deltaworks.engine.spark.direct_plan import DirectPlan
 from deltaworks.engine.spark.internals import NAMES
+from deltaworks.engine.spark.picked import Picked
 from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.writer import frame
 from tests.chance import seeded
@@ -135,7 +136,7 @@ REFUSED: Mapping[str, tuple[str, Callable[[Frames], DataFrame]]] = {
     "numbers of rows": ("MonotonicallyIncreasingID", _with("monotonically_increasing_id()")),
     "method of Java": ("CallMethodViaReflection", _with("java_method('java.util.UUID', 'randomUUID')")),
     "sample": ("Sample", lambda f: f["one"].sample(0.5, seed=1)),
-    "kept rows": ("InMemoryTableScan", lambda f: f["one"].select("key").cache()),
+    "kept rows": ("InMemoryTableScan", lambda f: f["one"].where("key > 0").cache()),
     "rows kept at the first use": ("no input's", lambda f: f["one"].select("key").localCheckpoint(eager=False)),
     "rows of its own": ("no input's", _other_rows),
     "numbers": ("Range", lambda f: f["one"].select("key").union(f["one"].sparkSession.range(3))),
@@ -189,6 +190,37 @@ def test_rare_forms_compute_the_same_in_both_ways(room: Room, name: str) -> None
 
     both.close()
     assert found == [[], [], []]
+
+
+PICKS: Mapping[str, tuple[Callable[[Frames], DataFrame], Picked | None]] = {
+    "some": (lambda f: f["two"].select("order", "key"), ("two", ["order", "key"])),
+    "one by another name": (lambda f: f["one"].select(F.col("key").alias("x")), ("one", ["key"])),
+    "names that change places": (
+        lambda f: f["one"].select(F.col("key").alias("order"), F.col("order").alias("key")).select("key", "KEY"),
+        ("one", ["order", "order"]),
+    ),
+    "a name of the whole": (lambda f: f["one"].alias("x").select("x.key"), None),
+    "a field of one": (lambda f: f["one"].select(F.struct("key").alias("x")).select("x.key"), None),
+    "a type": (lambda f: f["one"].select(F.col("key").cast("string")), None),
+    "some of the rows": (lambda f: f["one"].where("key > 0").select("key"), None),
+    "each once": (lambda f: f["one"].select("key").distinct(), None),
+    "of both": (lambda f: f["one"].select("key").union(f["two"].select("key")), None),
+    "nothing": (lambda f: f["one"].select(), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_what_only_picks_columns_needs_no_plan(room: Room, name: str) -> None:
+    """Arrow picks them; whatever else is done is told apart, and both give the same rows."""
+    function, wanted = PICKS[name]
+    both, chance = Both(room, function, dict.fromkeys(INPUTS, SCHEMA)), seeded(SEED)
+
+    found = [both.differences({one: rows(chance, many) for one in INPUTS}) for many in (20, 0)]
+
+    both.close()
+    plan = DirectPlan(room.planning, room.internals, function, dict.fromkeys(INPUTS, SCHEMA))
+    plan.close()
+    assert (found, plan.picked) == ([[], []], wanted)
 
 
 def test_rows_of_any_size_go_in(room: Room) -> None:

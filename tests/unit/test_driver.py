@@ -29,9 +29,9 @@ LOOKS_MAX = 50  # a tenth of them is enough; who does not wait for the end of a 
 class Quiet:
     """A query that brings no batch; after so many looks at it, it has ended."""
 
-    def __init__(self, *, looks: int) -> None:
+    def __init__(self, *, looks: int, does: str = "Waiting for data to arrive") -> None:
         """Run."""
-        self.looks = looks
+        self.looks, self.status = looks, {"message": does}
 
     @property
     def isActive(self) -> bool:  # noqa: N802  # Spark's name
@@ -82,6 +82,29 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
             assert [one.partition for one in store.closed_partitions("gold.days")] == ["2026-11-20"]
             assert driver.heart.state == "draining"
             driver.ownership.give_back()
+
+
+@pytest.mark.parametrize(
+    ("does", "batches", "after_seconds", "has_looked"),
+    [
+        ("Initializing sources", 0, 9.0, False),
+        ("Getting offsets from KafkaV2[Subscribe[shop.changes]]", 0, 9.0, False),
+        ("Processing new data", 0, 9.0, False),
+        ("Waiting for data to arrive", 0, 0.0, True),
+        ("Waiting for next trigger", 0, 0.0, True),
+        ("Processing new data", 1, 0.0, True),
+        ("Initializing sources", 0, 11.0, True),
+    ],
+)
+def test_first_batch_waits_for_no_turn_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, batches: int, after_seconds: float, has_looked: bool
+) -> None:
+    """The loop keeps off the lock until the stream has looked for rows once, or has had its time for that."""
+    driver = changes_driver(tmp_path)
+    driver.flow = SimpleNamespace(pulse=Pulse(batches=batches))  # type: ignore[assignment]  # all that is asked
+    monkeypatch.setattr(time, "monotonic", lambda: after_seconds)
+
+    assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked  # type: ignore[arg-type]  # its status is asked
 
 
 def test_orders_have_their_turn_between_batches_that_follow_each_other(

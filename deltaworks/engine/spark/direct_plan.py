@@ -1,7 +1,7 @@
 """A function of DataFrames planned once: a batch is a change of its inputs' rows, and no analysis, plan, job or task.
 
 Each input is one partition whose rows are held in a Java array of one element. A batch puts its rows there as Arrow,
-and the plan's one partition is computed on the calling thread.
+and the plan's one partition is computed on the calling thread. What only picks columns of an input is done by Arrow.
 """
 
 import struct
@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, rdd_id
+from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, nodes_of, rdd_id
+from deltaworks.engine.spark.picked import picked
 from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
 from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
 
@@ -67,26 +68,38 @@ class DirectPlan:
         with internals.active(session):
             frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
             made = function(frames)
-            execution = execution_of(made)
-            refuse_unstable(execution.analyzed())
-            leaves = {rdd_id(execution_of(frame).analyzed()) for frame in frames.values()}
-            # one row more than is taken: that there are more is all that is asked of them
-            plan = internals.new_limit(ROWS_MAX + 1, one_partition(execution.executedPlan(), leaves, internals))
-            self._rdd = made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # there is no public name for it
+            self.schema = _arrow(made.schema)
+            """What it gives, as Spark's own toArrow does."""
+            self._made, self._frames, self._session = made, frames, session
+            nodes, leaves = (
+                nodes_of(made),
+                {rdd_id(execution_of(frame).analyzed()): name for name, frame in frames.items()},
+            )
+            self.picked = picked(made, nodes, leaves)
+            """What it only picks; None where it does more."""
+            if self.picked is None:
+                refuse_unstable(nodes)
+                self._plan(leaves)
+
+    def _plan(self, leaves: Mapping[int, str]) -> None:
+        internals, executed = self._spark, execution_of(self._made).executedPlan()
+        # one row more than is taken: that there are more is all that is asked of them
+        plan = internals.new_limit(ROWS_MAX + 1, one_partition(executed, leaves, internals))
+        self._rdd = self._made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # there is no public name for it
         partitions = self._rdd.partitions()
         if len(partitions) != 1:
             raise NotDirectError(f"it has {len(partitions)} partitions")
         self._partition = partitions[0]
-        self._settings = internals.task_settings(session)
-        self.schema = _arrow(made.schema)
-        """What it gives, as Spark's own toArrow does."""
-        self._made, self._frames, self._session = made, frames, session
+        self._settings = internals.task_settings(self._session)
 
     def __call__(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The result over these rows of every input.
 
         Raises what they raise, as a DataFrame does, and TooMuchResultError.
         """
+        if self.picked is not None:
+            name, columns = self.picked
+            return rows[name].select(columns).rename_columns(self.schema.names).cast(self.schema)
         with self._lock:
             for name, cell in self._cells.items():
                 self._spark.put(cell, self._one(name, rows[name]), self._file)

@@ -7,8 +7,9 @@ that lacks one makes that test fail, and every transform take Spark's ordinary w
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,20 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
     "org.apache.spark.rdd.RDD": ("compute", "partitions"),
     "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
+    "org.apache.spark.sql.catalyst.expressions.Cast": ("dataType",),
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children",),
+    "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
     "org.apache.spark.sql.catalyst.plans.logical.Aggregate": ("aggregateExpressions", "groupingExpressions"),
     "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
     "org.apache.spark.sql.catalyst.plans.logical.Join": ("condition", "joinType"),
     "org.apache.spark.sql.catalyst.plans.logical.Project": ("projectList",),
-    "org.apache.spark.sql.catalyst.trees.TreeNode": ("toJSON", "treeString", "withNewChildren"),
+    "org.apache.spark.sql.catalyst.trees.TreeNode": ("productIterator", "toJSON", "treeString", "withNewChildren"),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
     "org.apache.spark.sql.classic.ExpressionUtils": ("column",),
+    "org.apache.spark.sql.SparkSessionExtensions": (),
     "org.apache.spark.sql.classic.SparkSession": (
+        "org$apache$spark$sql$classic$SparkSession$$applyExtensions",
         *("clearActiveSession", "getActiveSession", "setActiveSession"),
         "parseDataType",
     ),
@@ -47,6 +52,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.RDDScanExec": ("rdd",),
     "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
     "org.apache.spark.sql.execution.arrow.ArrowConverters": ("toDataFrame",),
+    "org.apache.spark.sql.ml.InternalFunctionRegistration$": (),
     "org.apache.spark.storage.BlockManager": ("registerTask", "releaseAllLocksForTask"),
     "org.codehaus.janino.SimpleCompiler": ("cook", "getClassLoader", "setParentClassLoader"),
 }
@@ -54,7 +60,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 _FIRST_ATTEMPT = 1 << 40
 """Tasks register locks by their number: never one that Spark gives."""
 _attempts = count(_FIRST_ATTEMPT)
-_TASK = Path(__file__).with_name("DirectTask.java")
+_TASK, _NODES = (Path(__file__).with_name(f"{name}.java") for name in ("DirectTask", "PlanNodes"))
 _SENT_BYTES_MAX = 2**18
 """Larger rows go in by file: py4j writes bytes as text."""
 
@@ -86,6 +92,11 @@ def listed(many: JavaObject) -> list[Any]:
 def execution_of(frame: DataFrame) -> JavaObject:
     """Spark's execution of a frame, which has its plans: analysed, optimised, executed."""
     return frame._jdf.queryExecution()  # noqa: SLF001  # there is no public name for it
+
+
+def nodes_of(frame: DataFrame) -> Collection[str]:
+    """What a frame's analysed plan is made of, as `PlanNodes.java` tells it."""
+    return str(_teller(frame.sparkSession._jvm).of(execution_of(frame).analyzed())).split(" ")  # noqa: SLF001  # the only way to the JVM
 
 
 def text_of(node: JavaObject) -> str:
@@ -175,6 +186,11 @@ class Internals:
         written = self.task.run(rdd, partition, settings, next(_attempts), file.name, RESULT_BYTES_MAX)
         if written > RESULT_BYTES_MAX:
             raise TooMuchResultError
+
+
+@lru_cache(maxsize=1)
+def _teller(jvm: JVMView) -> JavaObject:
+    return _compiled(jvm, _NODES)
 
 
 def _compiled(jvm: JVMView, source: Path) -> JavaObject:

@@ -1,7 +1,6 @@
 """Which plans cannot be kept and computed as one partition, and why."""
 
-import json
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 
 from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
 
@@ -33,9 +32,9 @@ class NotDirectError(Exception):
     """This plan takes Spark's ordinary way."""
 
 
-def refuse_unstable(analysed: JavaObject) -> None:
+def refuse_unstable(nodes: Collection[str]) -> None:
     """Raise NotDirectError for clock and chance: the optimiser folds them into the plan, for ever."""
-    for finding, _ in instabilities(json.loads(analysed.toJSON())):
+    for finding, _ in instabilities(nodes):
         raise NotDirectError(finding)
 
 
