@@ -10,6 +10,7 @@ from random import Random
 
 import psycopg
 
+from bench import queries
 from bench.age import Ages, Watch, read
 from bench.checkout import Checkout
 from bench.marks import NAME, PAGE, Customers, Marker, PageViews, Sender, even
@@ -109,6 +110,8 @@ class Measurement:
     driver_seconds: Mapping[str, float]
     """By app, from the start of its driver's process to the same: without what Airflow takes to start it."""
     window: Window
+    query_seconds: Mapping[str, float]
+    """By question that an analyst asks gold after the window, while the apps go on."""
     recovery_seconds: Mapping[str, float | None]
     """By app, from `kill -9` of its driver to the first later mark in gold; None if there was none."""
 
@@ -140,6 +143,8 @@ class Measurement:
             **{f"{app}, first gold s": seconds for app, seconds in self.first_gold_seconds.items()},
             **{f"{app}, driver to first gold s": seconds for app, seconds in self.driver_seconds.items()},
             **{f"{app}, fresh gold after kill -9 s": seconds for app, seconds in self.recovery_seconds.items()},
+            "queries, s": sum(self.query_seconds.values()),
+            "slowest query, s": max(self.query_seconds.values()),
             "files an hour": window.written.files,
             "commits an hour": window.written.commits,
             "MB an hour": window.written.bytes / 10**6,
@@ -164,6 +169,7 @@ def measure(checkout: Checkout, plan: Plan) -> Measurement:
             first_gold_seconds=firsts,
             driver_seconds={app: seconds - began[app] for app, seconds in firsts.items()},
             window=window,
+            query_seconds=queries.seconds(there.settings.lake),
             recovery_seconds={app: _recovery(there, marks, route) for app, route in gold.items()},
         )
 

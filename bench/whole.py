@@ -93,6 +93,11 @@ def show(name: str, found: Measurement) -> None:
     listing(lags, title="Whether it keeps up", as_json=False)
     lake = window.written
     out.print(f"written an hour: {lake.files:,.0f} files, {lake.commits:,.0f} commits, {lake.bytes / 10**6:,.0f} MB")
+    asked = found.query_seconds
+    slowest = max(asked, key=lambda question: asked[question])
+    out.print(
+        f"{len(asked)} queries of gold took {sum(asked.values()):.2f} s, the slowest ({slowest}) {asked[slowest]:.2f} s"
+    )
     out.print(f"all that ran took {window.memory_bytes_max / 10**9:.1f} GB at most")
     out.print(
         f"the drivers kept {sum(one.cores for one in window.apps.values()):.2f} cores busy, all else "

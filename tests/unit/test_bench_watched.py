@@ -36,7 +36,11 @@ def _measured(*, p50: float, recovery: float | None = 30.0, unseen: int = 0) -> 
     )  # fmt: skip
     first = {"web": 60.0}
     return Measurement(
-        first_gold_seconds=first, driver_seconds=first, window=window, recovery_seconds={"web": recovery}
+        first_gold_seconds=first,
+        driver_seconds=first,
+        window=window,
+        query_seconds={"one": 1.0, "two": 2.0},
+        recovery_seconds={"web": recovery},
     )
 
 

@@ -1,6 +1,7 @@
 """A line per system of the shop: one without its numbers is not passed over."""
 
 import pytest
+from bench import queries
 
 from deltaworks.cli import demo
 from deltaworks.settings import Settings
@@ -31,3 +32,11 @@ def test_demo_says_which_line_has_no_numbers(lake: Settings, capsys: pytest.Capt
     assert not demo._systems(lake)
 
     assert "analytics: a number is null" in capsys.readouterr().err
+
+
+def test_questions_of_the_benchmark_are_answered(lake: Settings) -> None:
+    """Twenty, of tables and columns that there are."""
+    found = queries.seconds(lake.lake)
+
+    assert len(found) == 20
+    assert min(found.values()) > 0
