@@ -17,7 +17,7 @@ from deltaworks.catalog.source import Source, read_source
 from deltaworks.catalog.stateful import COMPLETE
 from deltaworks.engine import plans
 from deltaworks.engine.jvm_log import jvm_log, no_query_log
-from deltaworks.engine.spark.internals import execution_of, nodes_of
+from deltaworks.engine.spark.internals import execution_of, kinds_of
 from deltaworks.findings import Finding, nearest
 from deltaworks.words import Column
 from deltaworks.words.keeping import Aggregate, Stateful, View
@@ -114,7 +114,7 @@ def _transform(transform: _Transform) -> Iterator[Finding]:
         return
     (computed,) = given
     yield from _columns(transform, "transform", computed, _given_columns(transform.declared))
-    reasons = list(plans.instabilities(nodes_of(computed)))
+    reasons = list(plans.instabilities(kinds_of(computed)))
     kept_as = transform.declared.table.kept_as
     if isinstance(kept_as, Aggregate):
         reasons += plans.uncombinable(_plan(computed), keys=kept_as.keys, combine=kept_as.combine)
@@ -140,7 +140,7 @@ def _keys_from(transform: _Transform) -> Iterator[Finding]:
         for one in given:
             some = [column for column in keys if column.name in one.columns]
             yield from _columns(transform, "keys_from", one, some or keys, of=keys)
-            for finding, next_step in plans.instabilities(nodes_of(one)):
+            for finding, next_step in plans.instabilities(kinds_of(one)):
                 yield transform.finding("keys_from", finding, next_step)
 
 

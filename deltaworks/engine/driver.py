@@ -45,7 +45,7 @@ EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
 WAIT_SECONDS_MAX = 1.0  # for the end of a batch, before the loop looks whether the app is still ours
 ORDERS_SHARE = 0.25  # of the time that the last batch took: so long orders may hold up the next one
-FIRST_LOOK_SECONDS = 10.0  # after its start the stream has looked for rows at the latest
+LOOK_SECONDS_MAX = 10.0  # no longer is the stream waited for, to look for rows for the first time
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
@@ -258,7 +258,7 @@ class Driver:
     def _has_looked(self, query: StreamingQuery) -> bool:
         """Whether the stream has looked for rows once: its first batch is not to wait for a turn that has none yet."""
         if not self._looked:
-            late = time.monotonic() - self._started_at > FIRST_LOOK_SECONDS
+            late = time.monotonic() - self._started_at > LOOK_SECONDS_MAX
             self._looked = late or self.flow.pulse.batches > 0 or query.status["message"].startswith("Waiting")
         return self._looked
 

@@ -10,15 +10,15 @@ from typing import Any
 from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]  # py4j has no types
 
 _ML = "org.apache.spark.ml"
-_ML_FUNCTIONS = "org.apache.spark.sql.ml.InternalFunctionRegistration$"
-"""Adds them, to all sessions, as it is loaded."""
+_ADDS_ML = "org.apache.spark.sql.ml.InternalFunctionRegistration$"
+"""Adds ML's functions of columns, to all sessions, as it is loaded."""
 
 
 class _View(JVMView):  # type: ignore[misc]  # py4j has no types
     """Asks for a name once: a class that is found stays what it is."""
 
     def __getattr__(self, name: str) -> Any:
-        _look_up(name, self._gateway_client)
+        _add_functions_of_ml(name, self._gateway_client)
         return _kept(self, name, super().__getattr__(name))
 
 
@@ -26,7 +26,7 @@ class _Package(JavaPackage):  # type: ignore[misc]  # py4j has no types
     """The same for the names in a package; our jars are on the class path from the start."""
 
     def __getattr__(self, name: str) -> Any:
-        _look_up(f"{self._fqn}.{name}", self._gateway_client)
+        _add_functions_of_ml(f"{self._fqn}.{name}", self._gateway_client)
         return _kept(self, name, super().__getattr__(name))
 
 
@@ -49,10 +49,10 @@ def remember_names(jvm: JVMView) -> None:
     jvm.__class__ = _View
 
 
-def _look_up(name: str, java: GatewayClient) -> None:
-    """Add ML's functions, which sessions start without (`engine/spark/first_session.py`), when ML is looked for."""
+def _add_functions_of_ml(name: str, java: GatewayClient) -> None:
+    """Where something of ML is looked for: sessions start without them."""
     if name.startswith(_ML):
-        JavaClass("java.lang.Class", java).forName(_ML_FUNCTIONS)
+        JavaClass("java.lang.Class", java).forName(_ADDS_ML)
 
 
 def _kept(owner: JVMView | JavaPackage, name: str, found: Any) -> Any:

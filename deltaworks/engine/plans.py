@@ -71,11 +71,11 @@ def _subtree(nodes: Sequence[Mapping[str, Any]], at: int) -> tuple[Node, int]:
     return Node(str(fields["class"]).rpartition(".")[2], fields, tuple(children)), following
 
 
-def instabilities(nodes: Collection[str]) -> Iterator[Reason]:
-    """Expressions at any depth that give something else the next time; see `PlanNodes.java` for how nodes are told."""
-    for kind in sorted(_UNSTABLE.intersection(nodes)):
+def instabilities(kinds: Collection[str]) -> Iterator[Reason]:
+    """What of a plan gives something else the next time; `kinds` of its nodes, as `PlanNodes.java` tells them."""
+    for kind in sorted(_UNSTABLE.intersection(kinds)):
         yield f"{kind} gives something else in a replay", _FROM_ROWS
-    for word in sorted(_CLOCK.intersection(nodes)):
+    for word in sorted(_CLOCK.intersection(kinds)):
         yield f"a cast of {word.removeprefix(_TEXT)!r} gives something else in a replay", _FROM_ROWS
 
 

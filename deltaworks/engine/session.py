@@ -3,12 +3,10 @@
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.jvm_log import no_query_log
 from deltaworks.engine.jvm_names import remember_names
-from deltaworks.engine.spark.first_session import open_first_session
 from deltaworks.errors import SettingsError
 from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.settings import AppSettings, Settings
@@ -45,15 +43,16 @@ def open_session(
         raise SettingsError(str(settings.jars / "spark"), "no jars", 'Run "make setup"')
     settings.use_utc()
     settings.use_java(java_home(environment=settings.inherited(), spark_python=settings.spark_python))
+    builder = SparkSession.builder.appName(name).master(f"local[{app.cores}]")
     options = _options(settings, app, jars, brief=brief, few_rows=few_rows)
     options["spark.driver.extraJavaOptions"] += f" {_archive(settings.jars / CLASS_ARCHIVE, archive_to)}"
-    options |= {"spark.app.name": name, "spark.master": f"local[{app.cores}]"}
-    context = SparkContext.getOrCreate(SparkConf().setAll(list(options.items())))
+    for option, value in options.items():
+        builder = builder.config(option, value)
+    spark = builder.getOrCreate()
     no_query_log()
-    remember_names(context._jvm)  # noqa: SLF001  # there is no public name for it
-    context.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
-    open_first_session(context)
-    return SparkSession.builder.getOrCreate()
+    remember_names(spark.sparkContext._jvm)  # noqa: SLF001  # there is no public name for it
+    spark.sparkContext.pythonExec = sys.executable  # workers: the default is whatever python3 is first on PATH
+    return spark
 
 
 def suit(spark: SparkSession, *, many_rows: bool) -> None:
@@ -85,6 +84,8 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         # On the class path from the start: spark.jars would come too late for the file system below, and slower.
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        # What jars add to sessions by themselves: only ML's does, and takes a twentieth of a start (see jvm_names.py).
+        "spark.sql.extensions.test.loadFromCp": "false",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Loopback only, no web pages: several apps share a machine, Airflow shows their state.
         "spark.driver.host": "127.0.0.1",

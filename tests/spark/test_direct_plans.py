@@ -132,6 +132,19 @@ REFUSED: Mapping[str, tuple[str, Callable[[Frames], DataFrame]]] = {
     "word of the clock, parsed": ("'now'", _with("to_timestamp('now')")),
     "word of the day, parsed": ("'today'", _with("to_date('Today ')")),
     "chance": ("Rand", _with("rand(1)")),
+    "chance in a case": ("Rand", _with("case when Flag and rand() > 0.5 then 1 end")),
+    "chance in an else": ("Rand", _with("case when Flag then 1 else rand() end")),
+    "clock in a filter": (
+        "CurrentTimestamp",
+        lambda f: f["one"].agg(F.expr("count(*) filter (where at < current_timestamp())")),
+    ),
+    "chance in a function of elements": ("Rand", _with("transform(array(1, 2), x -> x + rand())")),
+    "chance in a window": ("Rand", _with("row_number() over (partition by key order by rand())")),
+    "chance in a subquery": ("Rand", lambda f: f["one"].where(f["two"].where("rand() > 0.5").exists())),
+    "chance in what has a name": (
+        "Rand",
+        lambda f: f["one"].sparkSession.sql("with x as (select rand() r from {one}) select * from x", one=f["one"]),
+    ),
     "made-up ids": ("Uuid", _with("uuid()")),
     "numbers of rows": ("MonotonicallyIncreasingID", _with("monotonically_increasing_id()")),
     "method of Java": ("CallMethodViaReflection", _with("java_method('java.util.UUID', 'randomUUID')")),
@@ -199,6 +212,7 @@ PICKS: Mapping[str, tuple[Callable[[Frames], DataFrame], Picked | None]] = {
         lambda f: f["one"].select(F.col("key").alias("order"), F.col("order").alias("key")).select("key", "KEY"),
         ("one", ["order", "order"]),
     ),
+    "some that are kept": (lambda f: f["one"].select("key").cache(), ("one", ["key"])),
     "a name of the whole": (lambda f: f["one"].alias("x").select("x.key"), None),
     "a field of one": (lambda f: f["one"].select(F.struct("key").alias("x")).select("x.key"), None),
     "a type": (lambda f: f["one"].select(F.col("key").cast("string")), None),
@@ -218,9 +232,8 @@ def test_what_only_picks_columns_needs_no_plan(room: Room, name: str) -> None:
     found = [both.differences({one: rows(chance, many) for one in INPUTS}) for many in (20, 0)]
 
     both.close()
-    plan = DirectPlan(room.planning, room.internals, function, dict.fromkeys(INPUTS, SCHEMA))
-    plan.close()
-    assert (found, plan.picked) == ([[], []], wanted)
+    assert both.plan is not None
+    assert (found, both.plan.picked) == ([[], []], wanted)
 
 
 def test_rows_of_any_size_go_in(room: Room) -> None:

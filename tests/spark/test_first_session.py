@@ -9,17 +9,24 @@ _PROVIDERS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvi
 
 
 def test_functions_of_ml_are_there_when_they_are_asked_for(spark: SparkSession) -> None:
-    """They are added when a name of ML is looked up, by its functions and by what computes with them."""
+    """They are added when something of ML is found, by its functions and by what computes with them."""
+    before = _names(spark)
     rows = spark.createDataFrame([([1.0, 2.0],)], "a array<double>")
 
     vectors = rows.select(array_to_vector(F.col("a")).alias("v"))
     wide = VectorAssembler(inputCols=["v", "n"], outputCol="w").transform(vectors.withColumn("n", F.lit(3)))
 
+    assert "vector_to_array" not in before
     assert [list(row.a) for row in wide.select(vector_to_array(F.col("w")).alias("a")).collect()] == [[1.0, 2.0, 3.0]]
 
 
+def _names(spark: SparkSession) -> str:
+    assert spark._jvm is not None
+    return str(spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.internal().listFunction().mkString())
+
+
 def test_nobody_else_adds_anything_to_sessions(spark: SparkSession) -> None:
-    """A jar that adds something to each session by itself would be passed over: it is to be named in the settings."""
+    """A jar that adds something to sessions by itself is passed over, like ML's: it is to be named in the settings."""
     jvm = spark._jvm
     assert jvm is not None
 

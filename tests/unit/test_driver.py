@@ -107,6 +107,26 @@ def test_first_batch_waits_for_no_turn_without_rows(
     assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked  # type: ignore[arg-type]  # its status is asked
 
 
+@pytest.mark.parametrize(("does", "turns"), [("Initializing sources", 1), ("Waiting for data to arrive", 3)])
+def test_loop_does_nothing_before_the_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, turns: int
+) -> None:
+    """But for a stream that has ended: what it brought is to be taken by all tables."""
+    monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
+    driver, did = changes_driver(tmp_path), list[object]()
+    driver.drain = True
+    driver.flow = SimpleNamespace(pulse=Pulse(), behind=lambda: False)  # type: ignore[assignment]  # all that is asked
+    driver.orders = SimpleNamespace(in_hand=None)  # type: ignore[assignment]  # the same
+    monkeypatch.setattr(driver, "_between_batches", did.append)
+    closing: Any = SimpleNamespace(announce=lambda: None)
+    query: Any = Quiet(looks=2, does=does)
+    nobody: Any = None
+
+    driver._loop(nobody, query, closing)
+
+    assert len(did) == turns
+
+
 def test_orders_have_their_turn_between_batches_that_follow_each_other(
     postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 package deltaworks;
 
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashSet;
 import java.util.Set;
 
@@ -14,34 +16,40 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
  * Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
  */
 public final class PlanNodes {
+  private final Set words = new LinkedHashSet();
+  /** What replaces an expression has its arguments again, in each of many that are nested. */
+  private final Set seen = Collections.newSetFromMap(new IdentityHashMap());
+
   /**
    * Gives each class of its nodes and their expressions, at any depth, once, by its name without the package.
    *
    * A text that is made a date or a time gives its first word too, behind a quote. All are parted by spaces.
    */
   public String of(TreeNode plan) {
-    Set words = new LinkedHashSet();
-    add(plan, words);
-    return String.join(" ", words);
+    PlanNodes nodes = new PlanNodes();
+    nodes.add(plan);
+    return String.join(" ", nodes.words);
   }
 
-  private void add(Object field, Set words) {
+  private void add(Object field) {
     if (field instanceof TreeNode) {
-      addNode((TreeNode) field, words);
+      if (seen.add(field)) {
+        addNode((TreeNode) field);
+      }
     } else if (field instanceof scala.collection.Iterable) {
-      addAll(((scala.collection.Iterable) field).iterator(), words);
+      addAll(((scala.collection.Iterable) field).iterator());
     } else if (field instanceof scala.Option || field instanceof scala.Tuple2 || field instanceof scala.Tuple3) {
-      addAll(((scala.Product) field).productIterator(), words);
+      addAll(((scala.Product) field).productIterator());
     }
   }
 
-  private void addAll(scala.collection.Iterator fields, Set words) {
+  private void addAll(scala.collection.Iterator fields) {
     while (fields.hasNext()) {
-      add(fields.next(), words);
+      add(fields.next());
     }
   }
 
-  private void addNode(TreeNode node, Set words) {
+  private void addNode(TreeNode node) {
     String name = node.getClass().getName();
     words.add(name.substring(name.lastIndexOf('.') + 1));
     scala.collection.Iterator children = node.children().iterator();
@@ -49,7 +57,7 @@ public final class PlanNodes {
     if (first instanceof Literal && givesTime(node)) {
       words.add("'" + String.valueOf(((Literal) first).value()).trim().split("\\s+")[0].toLowerCase());
     }
-    addAll(node.productIterator(), words);
+    addAll(node.productIterator());
   }
 
   private boolean givesTime(TreeNode node) {

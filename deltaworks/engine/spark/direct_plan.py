@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, nodes_of, rdd_id
+from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, kinds_of, rdd_id
 from deltaworks.engine.spark.picked import picked
 from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
 from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
@@ -71,15 +71,15 @@ class DirectPlan:
             self.schema = _arrow(made.schema)
             """What it gives, as Spark's own toArrow does."""
             self._made, self._frames, self._session = made, frames, session
-            nodes, leaves = (
-                nodes_of(made),
-                {rdd_id(execution_of(frame).analyzed()): name for name, frame in frames.items()},
-            )
-            self.picked = picked(made, nodes, leaves)
+            kinds = kinds_of(made)
+            leaves = {rdd_id(execution_of(frame).analyzed()): name for name, frame in frames.items()}
+            self.picked = picked(made, kinds, leaves)
             """What it only picks; None where it does more."""
             if self.picked is None:
-                refuse_unstable(nodes)
+                refuse_unstable(kinds)
                 self._plan(leaves)
+            else:
+                self._file.close()  # nothing passes through it
 
     def _plan(self, leaves: Mapping[int, str]) -> None:
         internals, executed = self._spark, execution_of(self._made).executedPlan()

@@ -1,7 +1,7 @@
 """Names of Spark that are not public, for what no public one gives: a plan that is kept, computed on this thread.
 
-All of them stand here, for Spark 4.2.0. `NAMES` lists them, and a test asks the JVM which it still has: a newer Spark
-that lacks one makes that test fail, and every transform take Spark's ordinary way.
+All of them stand in this folder, for Spark 4.2.0. `NAMES` lists them, and a test asks the JVM which it still has: a
+newer Spark that lacks one makes that test fail, and every transform take Spark's ordinary way.
 """
 
 import os
@@ -28,6 +28,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
     "org.apache.spark.rdd.RDD": ("compute", "partitions"),
     "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
+    "org.apache.spark.sql.catalyst.expressions.Alias": ("child", "exprId", "name"),
+    "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("exprId", "name"),
     "org.apache.spark.sql.catalyst.expressions.Cast": ("dataType",),
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children",),
     "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
@@ -35,19 +37,20 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
     "org.apache.spark.sql.catalyst.plans.logical.Join": ("condition", "joinType"),
-    "org.apache.spark.sql.catalyst.plans.logical.Project": ("projectList",),
-    "org.apache.spark.sql.catalyst.trees.TreeNode": ("productIterator", "toJSON", "treeString", "withNewChildren"),
+    "org.apache.spark.sql.catalyst.plans.logical.Project": ("child", "output", "projectList"),
+    "org.apache.spark.sql.catalyst.trees.TreeNode": (
+        *("children", "productIterator"),
+        *("toJSON", "treeString", "withNewChildren"),
+    ),
     "org.apache.spark.sql.classic.Dataset": ("queryExecution", "toArrowBatchRdd"),
     "org.apache.spark.sql.classic.ExpressionUtils": ("column",),
-    "org.apache.spark.sql.SparkSessionExtensions": (),
     "org.apache.spark.sql.classic.SparkSession": (
-        "org$apache$spark$sql$classic$SparkSession$$applyExtensions",
         *("clearActiveSession", "getActiveSession", "setActiveSession"),
         "parseDataType",
     ),
     "org.apache.spark.sql.execution.CoalesceExec": (),
     "org.apache.spark.sql.execution.LocalLimitExec": (),
-    "org.apache.spark.sql.execution.LogicalRDD": ("rdd",),
+    "org.apache.spark.sql.execution.LogicalRDD": ("output", "rdd"),
     "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "executedPlan", "optimizedPlan"),
     "org.apache.spark.sql.execution.RDDScanExec": ("rdd",),
     "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
@@ -94,7 +97,7 @@ def execution_of(frame: DataFrame) -> JavaObject:
     return frame._jdf.queryExecution()  # noqa: SLF001  # there is no public name for it
 
 
-def nodes_of(frame: DataFrame) -> Collection[str]:
+def kinds_of(frame: DataFrame) -> Collection[str]:
     """What a frame's analysed plan is made of, as `PlanNodes.java` tells it."""
     return str(_teller(frame.sparkSession._jvm).of(execution_of(frame).analyzed())).split(" ")  # noqa: SLF001  # the only way to the JVM
 

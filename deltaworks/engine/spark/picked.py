@@ -12,9 +12,9 @@ Picked = tuple[str, list[str]]
 _LEAF, _PROJECT, _COLUMN, _NAMED = "LogicalRDD", "Project", "AttributeReference", "Alias"
 
 
-def picked(made: DataFrame, nodes: Collection[str], inputs: Mapping[int, str]) -> Picked | None:
-    """What a frame picks, None where it does anything else; `nodes` of its plan, `inputs` by their RDD's number."""
-    if not {_LEAF, _PROJECT} <= set(nodes) <= {_LEAF, _PROJECT, _COLUMN, _NAMED}:
+def picked(made: DataFrame, kinds: Collection[str], inputs: Mapping[int, str]) -> Picked | None:
+    """What a frame picks, None where it does anything else; `kinds` of its nodes, `inputs` by their RDD's number."""
+    if not {_LEAF, _PROJECT} <= set(kinds) <= {_LEAF, _PROJECT, _COLUMN, _NAMED}:
         return None
     plan, projects = execution_of(made).analyzed(), []
     while plan.getClass().getSimpleName() == _PROJECT:

@@ -32,9 +32,9 @@ class NotDirectError(Exception):
     """This plan takes Spark's ordinary way."""
 
 
-def refuse_unstable(nodes: Collection[str]) -> None:
+def refuse_unstable(kinds: Collection[str]) -> None:
     """Raise NotDirectError for clock and chance: the optimiser folds them into the plan, for ever."""
-    for finding, _ in instabilities(nodes):
+    for finding, _ in instabilities(kinds):
         raise NotDirectError(finding)
 
 
