@@ -5,6 +5,8 @@ from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from deltaworks.engine.spark.internals import scala_object
+
 _PROVIDERS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 
 
@@ -22,7 +24,8 @@ def test_functions_of_ml_are_there_when_they_are_asked_for(spark: SparkSession) 
 
 def _names(spark: SparkSession) -> str:
     assert spark._jvm is not None
-    return str(spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.internal().listFunction().mkString())
+    known = scala_object(spark._jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").internal()
+    return str(known.listFunction().mkString(" "))
 
 
 def test_nobody_else_adds_anything_to_sessions(spark: SparkSession) -> None:
