@@ -20,8 +20,9 @@ demo: setup ## start everything, wait until gold is fresh and the ledger balance
 down: ## stop every process of the local stack
 	@bin/deltaworks down
 
-test: setup ## lint and all tests; bin/test unit tidy runs single groups
-	@bin/test
+test: ## lint and all tests; bin/test unit tidy runs single groups
+	@$(PYTHON) bin/setup --environments
+	@bin/test --set-up $(PYTHON)
 
 proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds; long (PROOF="--app shop": that part of the first)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)

@@ -1,4 +1,7 @@
-"""Run lint and tests in groups, each with the right Python, and say how every group ended. What bin/test does."""
+"""Run lint and tests in groups, each with the right Python, and say how every group ended. What bin/test does.
+
+With `--set-up PYTHON` what set-up has not made yet is made by that Python meanwhile: who reads code needs no jars.
+"""
 
 import argparse
 import dataclasses
@@ -10,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import SystemRandom
 from typing import IO
@@ -19,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / ".venv/tools/bin"
 PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
 AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
-NAMES = ("lint", "unit", "tidy", "spark", "stack", "chaos")
+NAMES = ("lint", "tidy", "unit", "spark", "stack", "chaos")
+READERS = ("lint", "tidy")
+"""Groups that only read the code and import it: they go on while jars are fetched, which is mostly waiting."""
 SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
 """Processes take files, each with a JVM and a stack of its own where tests need them."""
 PROCESSES = 2
@@ -54,6 +59,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--seed", type=_seed, help="what tests draw follows from it; random, or the commit's (default)")
     parser.add_argument("--ordinary", action="store_true", help="compute without direct plans")
+    parser.add_argument("--set-up", metavar="PYTHON", help="finish set-up by this Python, beside what needs no jars")
     given = parser.parse_args(arguments)
     options = (*(() if given.seed is None else (f"--seed={given.seed}",)), *(("--ordinary",) if given.ordinary else ()))
     asked = given.groups or NAMES
@@ -61,7 +67,13 @@ def main(arguments: list[str]) -> int:
     if wrong:
         parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
-    results = [result for name in NAMES if name in asked for result in _group(name, options)]
+    results = []
+    setting_up = nullcontext() if given.set_up is None else _running([given.set_up, str(ROOT / "bin/setup")], java=())
+    with setting_up as set_up:
+        for name in (name for name in NAMES if name in asked):
+            if name not in READERS and set_up is not None and (code := _code(set_up)):
+                return code  # it has said why
+            results += _group(name, options)
     print(f"\n{'=' * 20} groups")
     for result in results:
         busy = "" if result.cores is None else f"{result.cores:7.2f} cores busy"
@@ -190,10 +202,13 @@ def _tests(folder: str) -> list[Path]:
 
 
 @contextmanager
-def _running(command: list[str], output: IO[bytes] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def _running(
+    command: list[str], output: IO[bytes] | None = None, *, java: Sequence[str] = JAVA
+) -> Iterator[subprocess.Popen[bytes]]:
     """A group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
     environment = {name: value for name, value in os.environ.items() if name not in UNWANTED}
-    environment["JDK_JAVA_OPTIONS"] = " ".join((environment.get("JDK_JAVA_OPTIONS", ""), *JAVA)).strip()
+    if java:
+        environment["JDK_JAVA_OPTIONS"] = " ".join((environment.get("JDK_JAVA_OPTIONS", ""), *java)).strip()
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -80,7 +80,7 @@ def main(arguments: list[str], *, environment: Mapping[str, str]) -> int:
         if asked.check:
             return _check(setup)
         with _alone(setup) as lock:
-            _make(setup, lock=lock, relist=asked.relist)
+            _make(setup, lock=lock, relist=asked.relist, with_jars=not asked.environments)
     except DeltaworksError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 3
@@ -95,6 +95,7 @@ def _parse(arguments: list[str], environment: Mapping[str, str]) -> argparse.Nam
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="only say whether everything is as pinned")
+    what.add_argument("--environments", action="store_true", help="make the environments, and leave the jars for later")
     what.add_argument("--relist", action="store_true", help="fetch the jars and write requirements/jars.sha256 anew")
     parser.add_argument(
         "--jar-cache",
@@ -126,7 +127,7 @@ def _alone(setup: Setup) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _make(setup: Setup, *, lock: int, relist: bool) -> None:
+def _make(setup: Setup, *, lock: int, relist: bool, with_jars: bool) -> None:
     """Make what is not current: the tools, then both environments at once, the jars as soon as pyspark is there."""
     _need_venv()
     _step("tools", lambda: _tools(setup, lock))
@@ -134,8 +135,9 @@ def _make(setup: Setup, *, lock: int, relist: bool) -> None:
     with ThreadPoolExecutor(max_workers=1) as beside:
         airflow = beside.submit(_step, "airflow", lambda: _installed(setup, "airflow", variables, lock))
         _step("spark", lambda: _installed(setup, "spark", variables, lock))
-        _step("jars", lambda: _jars(setup, variables, lock, relist=relist))
-        _step("classes", lambda: _classes(setup, lock))
+        if with_jars:
+            _step("jars", lambda: _jars(setup, variables, lock, relist=relist))
+            _step("classes", lambda: _classes(setup, lock))
         airflow.result()
 
 

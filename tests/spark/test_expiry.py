@@ -188,7 +188,7 @@ def expire(owner: Owner) -> int:
 def test_what_is_long_past_goes_and_the_rest_stays_right(spark: SparkSession, tmp_path: Path, path: str) -> None:
     """Through deaths in the midst of it; prove, rebuild, backfill and a replay of all agree."""
     chance = seeded()
-    kept, count = (KEPT, 11) if path == "auto" else (FEW, 6)
+    kept, count = (KEPT, 11) if path == "auto" else (FEW, 5)
     owner = Owner(spark, project(tmp_path / "project", kept=kept).settings(tmp_path / "data"), "web", path=path)
     log, sent = Log(), list[View]()
     points = {f"{table}.expire.{when}-commit" for table in (SILVER, MINUTES) for when in ("before", "after")}
