@@ -12,7 +12,10 @@ Tables are named layer.table. System columns (leading underscore) of gold tables
 import importlib.util
 import os
 import re
+import shutil
+import tempfile
 import time
+import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,9 +95,11 @@ class Analyst:
         self.lake = lake.resolve()
         self._lock = RLock()
         self._attached: dict[str, tuple[object, ...] | None] = {}
-        self._connection = _locked_connection(self.lake, memory=memory)
+        # for tables as they were before their logs begin; named before DuckDB is locked
+        self._past = Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}"
+        self._connection = _locked_connection(self.lake, self._past, memory=memory)
         # DuckDB's threads must end before the interpreter does: otherwise it aborts, now and then
-        self._end = weakref.finalize(self, self._connection.close)
+        self._end = weakref.finalize(self, _close, self._connection, self._past)
 
     def __enter__(self) -> Self:
         """Use the lake in a with statement."""
@@ -205,10 +210,32 @@ class Analyst:
             else:
                 self._refresh_turns(every, moment)
             return
-        stamp = _newest_commit(folder) if moment is None else None
-        if stamp is not None and self._attached.get(name) == stamp:
+        if moment is not None:
+            self._refresh_past(name, folder, moment)
             return
-        version = "" if moment is None else f", VERSION {self._version(name, folder, moment)}"
+        stamp = _newest_commit(folder)
+        if stamp is None or self._attached.get(name) != stamp:
+            self._attach(name, folder)
+            self._attached[name] = stamp
+
+    def _refresh_past(self, name: str, folder: Path, moment: datetime) -> None:
+        """Let DuckDB see a table as it was; once more where its owner has shortened its log meanwhile."""
+        from deltaworks.engine.log import whole_from
+
+        while True:
+            first = whole_from(folder)
+            try:
+                self._attach(name, *self._as_of(name, folder, moment, first))
+            except QueryError:
+                if whole_from(folder) == first:
+                    raise
+            else:
+                if whole_from(folder) == first:
+                    return
+
+    def _attach(self, name: str, folder: Path, at: int | None = None) -> None:
+        """Make the view of a table that lies in this folder, at its newest version or another."""
+        version = "" if at is None else f", VERSION {at}"
         layer, _, table = name.partition(".")
         run = self._connection.execute
         self._attached.pop(name, None)
@@ -224,16 +251,26 @@ class Analyst:
             run(f"CREATE OR REPLACE VIEW {view} AS SELECT {shown} FROM {_quoted(name)}")  # noqa: S608  # names, quoted
         except (duckdb.IOException, duckdb.BinderException) as error:
             raise _unreadable(name, _first_line(error)) from None
-        self._attached[name] = stamp
 
-    def _version(self, name: str, folder: Path, moment: datetime) -> int:
-        """The newest version that was committed by then, if the log tells of it and all of its files are there."""
+    def _as_of(self, name: str, folder: Path, moment: datetime, begin: int) -> tuple[Path, int]:
+        """The newest version that was committed by then, if all of its files are there, and where it can be opened.
+
+        That is the table's own folder or, before the version at which its log begins, one laid out from its past.
+        """
         from deltaworks.engine.log import committed_at, readable_from, version_at
+        from deltaworks.engine.past import lay_out
 
         try:
             version = version_at(folder, moment)
-            if version is not None and self._has_its_files(folder, version):
-                return version
+            if version is not None:
+                where = folder
+                if version < begin:
+                    where = self._past / name
+                    shutil.rmtree(where, ignore_errors=True)
+                    self._past.mkdir(mode=0o700, exist_ok=True)
+                    lay_out(folder, version, where)
+                if self._has_its_files(where, version):
+                    return where, version
             first = readable_from(folder)
             since = _told(committed_at(folder, first))
         except (LakeError, OSError, ValueError, duckdb.IOException) as error:
@@ -300,7 +337,7 @@ class _Clock:
             self._left -= time.monotonic() - began
 
 
-def _locked_connection(lake: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
+def _locked_connection(lake: Path, past: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
     if not re.fullmatch(r"[1-9][0-9]*(\.[0-9]+)?\s*[KMG]i?B", memory, re.IGNORECASE):
         raise QueryError(f"memory {memory!r}", "not an amount of memory", "Give it like 512MB or 2GB")
     found = importlib.util.find_spec("duckdb_extension_delta")
@@ -313,10 +350,15 @@ def _locked_connection(lake: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={**_LIMITS, "memory_limit": memory})
     connection.execute(f"LOAD {literal(str(extension))}")
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{literal(f'{lake}/')}]")
+    connection.execute(f"SET allowed_directories = [{literal(f'{lake}/')}, {literal(f'{past}/')}]")
     connection.execute("SET enable_external_access = false")  # from here on only allowed_directories can be opened
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _close(connection: duckdb.DuckDBPyConnection, past: Path) -> None:
+    connection.close()
+    shutil.rmtree(past, ignore_errors=True)
 
 
 def _moment(as_of: datetime, tables: tuple[str, ...]) -> datetime:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Rows
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
+from deltaworks.engine.log import log_has
 from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
 from deltaworks.engine.snapshot import LostError, Snapshot
@@ -44,8 +45,11 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
         return None
     refuse_replaced(table, after, reader=reader)
     try:
-        size = table.bytes_added(after, table.version)
+        # of what is in the past no feed tells
+        size = table.bytes_added(after, table.version) if log_has(table.path, after + 1) else None
     except (FileNotFoundError, LakeError):
+        size = None
+    if size is None:
         return None
     if size > bytes_max // PACKED:
         return _by_spark(spark, source, after)

@@ -32,7 +32,15 @@ from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.stretches import times
-from deltaworks.engine.trimming import COMMITS_KEPT, FILES_AT_ONCE, STAGED, is_staged, trim
+from deltaworks.engine.trimming import (
+    COMMITS_FOLLOWED,
+    COMMITS_KEPT,
+    COMMITS_OPENED,
+    FILES_AT_ONCE,
+    STAGED,
+    is_staged,
+    trim,
+)
 from deltaworks.engine.turns import MICRO_BATCH, Turns
 from deltaworks.engine.writers import append, history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
@@ -116,7 +124,7 @@ class Flow:
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
         self.detached = Detachments(clock=clock)
-        self.commits_kept = COMMITS_KEPT
+        self.commits_kept, self.commits_opened = COMMITS_KEPT, COMMITS_OPENED
         self._trim_next = 0
         self.pulse = Pulse()
         self._settled_at = self._recorded_at = time.monotonic()
@@ -767,6 +775,7 @@ class Flow:
                 table,
                 needed=self._needed(table),
                 kept=self.commits_kept,
+                opened=self.commits_opened,
                 files_max=FILES_AT_ONCE - gone,
                 guard=self.guard,
             )
@@ -775,10 +784,13 @@ class Flow:
     def _needed(self, table: OwnedTable) -> Iterator[int]:
         """From which versions on a log is needed: what is not copied yet, and what tables above have not taken.
 
-        Those that have taken nothing take what there is.
+        Those that have taken nothing take what there is. What follows a table outside the lake may be a while behind.
         """
         if table is not self.book.table:
             yield self.book.copied_upto(table) + 1
+        declared = self.catalog.tables.get(table.name)
+        if declared is not None and (declared.table.serves is not None or declared.table.publishes is not None):
+            yield table.version - COMMITS_FOLLOWED
         yield from (taken + 1 for taken in self.readers(table.name).values() if taken)
 
     def rebuild_book(self) -> int:

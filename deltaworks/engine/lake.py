@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from deltaworks.engine.copies import copied
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.engine.log import actions_of
 from deltaworks.engine.partition import Partition
+from deltaworks.engine.past import begin_anew
 from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.repeats import Repeats
@@ -99,6 +101,7 @@ class OwnedTable:
 
     def _create(self, entry: Entry, change_feed: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
+        begin_anew(self.path)
         reached(self.name, entry.kind, "before-commit")
         configuration = CHANGE_FEED if change_feed else {}
         deltalake.DeltaTable.create(
@@ -199,11 +202,11 @@ class OwnedTable:
         raise LakeError(self.name, "its log has no entry", "Rebuild the table")
 
     def commits_backwards(self) -> Iterator[Commit]:
-        """The commits still in the log, newest first, from the version that this handle knows."""
+        """The commits in log and past, newest first, from the version that this handle knows."""
         return logged_backwards(self.path, self.version if hasattr(self, "version") else self.delta.version())
 
     def entries_backwards(self) -> Iterator[Entry]:
-        """The entries of all commits, newest first: those in the log, then the copies of older ones."""
+        """The entries of all commits, newest first: those in log and past, then the copies of older ones."""
         first = self.version + 1
         for commit in self.commits_backwards():
             first = commit.version
@@ -328,7 +331,7 @@ class OwnedTable:
 
 
 def logged_backwards(path: Path, version: int) -> Iterator[Commit]:
-    """The commits of a table up to this version, newest first, as far back as its log goes."""
+    """The commits of a table up to this version, newest first, as far back as its log and its past go."""
     try:
         while version >= 0:
             yield read_commit(path, version)
@@ -384,10 +387,9 @@ def all_there(path: Path, after: int, upto: int) -> bool:
 
 
 def read_commit(path: Path, version: int) -> Commit:
-    """Read one version from the log; raises LakeError if that log file is gone."""
-    file = path / "_delta_log" / f"{version:020d}.json"
+    """Read one version; raises LakeError if neither the log nor the past has it."""
     try:
-        actions = [json.loads(line) for line in file.read_text().splitlines() if line]
+        actions = actions_of(path, version)
     except FileNotFoundError:
         finding = f"its log begins after version {version}"
         raise LakeError(f"{path.parent.name}.{path.name}", finding, "Rebuild the tables that need it") from None

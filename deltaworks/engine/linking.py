@@ -10,6 +10,7 @@ import deltalake
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
+from deltaworks.engine.past import unpack
 from deltaworks.errors import LakeError
 
 
@@ -41,11 +42,16 @@ def lay_empty(held: Held, lake: Path) -> None:
 def link_table(held: Held, lake: Path) -> None:
     """A table at its version in another lake: its log is copied. Raises LakeError where files are gone."""
     to = lake / held.path.parent.name / held.path.name
-    (to / "_delta_log").mkdir(parents=True)
+    log = to / "_delta_log"
+    log.mkdir(parents=True)
     with suppress(FileNotFoundError):  # its owner shortens it from the other end
         for file in reversed(files_before(held.path, held.version + 1)):
-            shutil.copy2(file, to / "_delta_log" / file.name)
+            shutil.copy2(file, log / file.name)
     if not log_has(to, held.version) or whole_from(to) not in (0, *checkpoints(to)):
+        for file in log.iterdir():
+            file.unlink()
+        unpack(held.path, held.version, log)
+    if not log_has(to, held.version):
         finding = f"its log was shortened beyond version {held.version} meanwhile"
         raise LakeError(held.name, finding, "Run it again")
     try:

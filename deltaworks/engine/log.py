@@ -1,6 +1,7 @@
 """A table's Delta log as readers of the ledger need it: by version, without opening the table. No Spark here.
 
-Local disk is assumed: log files are read by path.
+What its owner has cut from it is read from the table's past (`past.py`), as if it were there. Local disk is assumed:
+log files are read by path.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from deltaworks.engine.entry import Entry
+from deltaworks.engine.past import commit_of, reaches
 from deltaworks.errors import LakeError
 
 ROWS_ADDED, ROWS_UPDATED, ROWS_DELETED = "rowsAdded", "rowsUpdated", "rowsDeleted"
@@ -40,9 +42,9 @@ class Logged:
 
 
 def read_log(folder: Path, version: int) -> Logged | None:
-    """Read one version; None if its log file is not there (not yet, or cleaned up)."""
+    """Read one version; None if neither the log nor the past has it (not yet, or cut off)."""
     try:
-        actions = _actions(folder, version)
+        actions = actions_of(folder, version)
     except FileNotFoundError:
         return None
     info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
@@ -63,10 +65,22 @@ def read_log(folder: Path, version: int) -> Logged | None:
     )
 
 
+def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
+    """What a version did, as Delta writes it; raises FileNotFoundError if neither the log nor the past has it."""
+    try:
+        text = _log_file(folder, version).read_text()
+    except FileNotFoundError:
+        found = commit_of(folder, version)  # asked after the log: its owner puts a commit there before it cuts it off
+        if found is None:
+            raise
+        text = found
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
 def first_version(folder: Path) -> int | None:
-    """The oldest version that the log still tells; None if it tells none."""
-    versions = _versions(folder)
-    return min(versions, default=None)
+    """The oldest version that is still told, with all that follow; None if none is."""
+    first = min(_versions(folder), default=None)
+    return None if first is None else reaches(folder, first)
 
 
 def newest_version(folder: Path, known: int = -1) -> int | None:
@@ -81,12 +95,22 @@ def newest_version(folder: Path, known: int = -1) -> int | None:
 
 
 def log_has(folder: Path, version: int) -> bool:
-    """Whether the log tells this version."""
+    """Whether the log itself has this version."""
     return _log_file(folder, version).exists()
 
 
+def is_told(folder: Path, version: int) -> bool:
+    """Whether the log or the past has this version."""
+    return log_has(folder, version) or commit_of(folder, version) is not None
+
+
+def opens_from(folder: Path) -> int:
+    """The oldest version from which on each can be opened, from the log or from the past, while its files are there."""
+    return reaches(folder, whole_from(folder))
+
+
 def whole_from(folder: Path) -> int:
-    """The oldest version from which on each can be opened, and is told by the log.
+    """The oldest version from which on the log itself has all that opening takes.
 
     Clean-up deletes the oldest files first: what it left below a checkpoint when it was killed tells of itself only.
     """
@@ -110,20 +134,20 @@ def committed_at(folder: Path, version: int) -> datetime:
 
 
 def version_at(folder: Path, moment: datetime) -> int | None:
-    """The newest version that was committed by then; None if all that the log still tells came later.
+    """The newest version that was committed by then; None if all that can be opened came later.
 
     Times of commits are taken to rise: where a clock was set back it is one of the versions around that.
     """
-    versions = range(whole_from(folder), (newest_version(folder) or 0) + 1)
+    versions = range(opens_from(folder), (newest_version(folder) or 0) + 1)
     found = bisect_right(versions, moment, key=lambda version: committed_at(folder, version))
     return versions[found - 1] if found else None
 
 
 def readable_from(folder: Path) -> int:
     """The oldest version from which on each can be read: no file that it has was deleted since."""
-    first, newest = whole_from(folder), newest_version(folder) or 0
+    first, newest = opens_from(folder), newest_version(folder) or 0
     for version in range(newest, first, -1):
-        removed = (action["remove"]["path"] for action in _actions(folder, version) if "remove" in action)
+        removed = (action["remove"]["path"] for action in actions_of(folder, version) if "remove" in action)
         if not all((folder / unquote(name)).exists() for name in removed):
             return version
     return first
@@ -150,10 +174,6 @@ def _files(folder: Path) -> Iterator[tuple[int, str]]:
             yield from ((int(file.name[:20]), file.name) for file in files if file.name[:20].isdigit())
     except FileNotFoundError:
         return
-
-
-def _actions(folder: Path, version: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _log_file(folder, version).read_text().splitlines() if line]
 
 
 def _log_file(folder: Path, version: int) -> Path:

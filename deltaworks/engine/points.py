@@ -15,7 +15,7 @@ from typing import Literal
 
 Step = Literal["before-commit", "before-empty-commit", "after-commit", "before-write", "after-write", "before-delete"]
 """Before the commit and behind it, before the handle knows of it; `empty` is the entry of a batch that changed nothing,
-which Spark or a merge did not commit; `write` is a log checkpoint's, `delete` a log file's."""
+which Spark or a merge did not commit; `write` is a log checkpoint's or a segment's, `delete` a log file's."""
 Listener = Callable[[str], None]
 _listeners: list[Listener] = []
 

@@ -18,7 +18,7 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
-from deltaworks.engine.log import read_log, version_at, whole_from
+from deltaworks.engine.log import opens_from, read_log, version_at
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.patches import SUFFIX
@@ -60,7 +60,7 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     version = _version_at(lineage, table, to) if isinstance(to, datetime) else to
     if not 0 <= version <= newest:
         raise LakeError(table, f"has no version {version}", f"Its versions are 0 to {newest}")
-    if version < (first := whole_from(lineage.path(table))):
+    if version < (first := opens_from(lineage.path(table))):
         finding = f"cannot go back to version {version}: its log was shortened"
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
     past = tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
@@ -90,7 +90,7 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
     first = pc.min(rows["_seq"]).as_py()
     if first is None:
         raise LakeError(bronze[0], "has nothing since then", f'See "deltaworks ledger {bronze[0]}"')
-    for version in range(lineage.newest(table), whole_from(lineage.path(table)) - 1, -1):
+    for version in range(lineage.newest(table), opens_from(lineage.path(table)) - 1, -1):
         entry = lineage.entry(table, version)
         if entry is not None and entry.position.batches.get(bronze[0], 0) < first:
             _refuse_before_publication(lineage, table, version)
@@ -145,7 +145,7 @@ def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path)
 
 def _is_empty(one: Past, path: Path) -> bool:
     """Whether a table goes back to where it had taken nothing, which its log does not tell any more."""
-    return not one.version and bool(whole_from(path))
+    return not one.version and bool(opens_from(path))
 
 
 def _as_it_was(one: Past, lake: Path) -> Iterator[Held]:
@@ -167,7 +167,7 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     beside = sorted(path.parent.glob(f"{path.name}__*"))
     for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
         name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
-        of_tables, first = "_version" in newest.schema.names, whole_from(side)
+        of_tables, first = "_version" in newest.schema.names, opens_from(side)
         for at in range(newest.version, -1, -1):
             found = read_log(side, at)
             if found is None or found.entry is None or at < first:
@@ -187,7 +187,7 @@ def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     version = version_at(lineage.path(table), moment)
     if version is not None:
         return version
-    if first := whole_from(lineage.path(table)):
+    if first := opens_from(lineage.path(table)):
         raise LakeError(table, f"its log begins at version {first}, after that time", _rebuild(table))
     raise LakeError(table, "was made after that time", "Name a later time")
 
@@ -202,7 +202,7 @@ def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> d
         if taken is not None and not any(taken.position.versions.get(one) for one in inputs):
             chosen[name] = last  # it has taken nothing of them yet, and takes what there is
             continue
-        first = max(whole_from(lineage.path(name)), 1)
+        first = max(opens_from(lineage.path(name)), 1)
         entries = ((at, lineage.entry(name, at)) for at in range(last, first - 1, -1))
         chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
     return chosen

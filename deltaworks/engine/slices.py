@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.lake import OwnedTable, TooMuchError, all_there, read_commit
-from deltaworks.engine.log import log_has
+from deltaworks.engine.log import is_told
 from deltaworks.engine.phases import phase
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.writers.writer import Input
@@ -84,7 +84,7 @@ def versions(
     fresh = source.fresh
     if fresh is not None and fresh.after <= after and fresh.upto == upto:
         return Slice(upto=upto, rows=fresh.rows, expired=_expired(table, after, upto))
-    if after and not log_has(table.path, after + 1):
+    if after and not is_told(table.path, after + 1):
         finding = f"its log begins after version {after}, up to which it was taken"
         raise LakeError(table.name, finding, f'Run "deltaworks rebuild {reader}"')
     size, end = 0, after

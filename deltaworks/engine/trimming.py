@@ -1,9 +1,12 @@
 """The owner shortens its tables' logs: each commit, and each reader, pays for the log files that there are.
 
-What is cut away lies before a checkpoint, so the rest is a whole log; the entries of the commits live on as copies
-(`copies.py`). Files go oldest first: an owner that dies in between leaves a log that begins a little later, no hole.
+What is cut away lies before a checkpoint, so the rest is a whole log. First it is put aside as a segment of the table's
+past (`past.py`), so that its versions can be opened yet; beyond that the entries of the commits live on as copies
+(`copies.py`). Files go oldest first: an owner that dies in between leaves a log that begins a little later, no hole,
+and each version in the log, in the past or in both.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,41 +18,85 @@ import pyarrow.parquet as pq
 
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.log import checkpoints, files_before, log_has
+from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
+from deltaworks.engine.past import Segment, begin_anew, cut_off, put_aside, segments
 from deltaworks.engine.points import reached
 from deltaworks.engine.writers.patches import VALUE
 
 STAGED = "staged"
 """Folder beside the lake for tables that are computed again, to be published or compared."""
-COMMITS_KEPT = 5_000
-"""So far back versions can be opened. A commit to a log of so many costs some three times one to an empty log."""
+COMMITS_KEPT = 1_000
+"""So many stay in the log. A commit beside so many files costs little more than one beside none..."""
+COMMITS_FOLLOWED = 5_000
+"""...beside so many some twice as much, which is paid where a table is served or published: who has not told all of its
+changes goes on from there, as change feeds are read from the log alone."""
+COMMITS_OPENED = 25_000
+"""So far back versions can be opened, from the log or from the past."""
 FILES_AT_ONCE = 2_000
 """So many of all tables are deleted in one turn: the app's lock is held meanwhile."""
-_FEW = 10
-"""Less than this part of what is kept is not cut."""
+_FEW = 4
+"""Less than this part of what is kept is not cut: each segment has a checkpoint, which may be large."""
+_SEGMENT_COMMITS = 1_000
+"""More are not put into one segment: who opens a version reads them all."""
 STAGED_SECONDS = 12 * 3_600.0
 """While something younger is staged, no log is cut: it is read for as long as it is computed, and again when it is
 published. What is older was left by a command that was killed, or is refused when it is published."""
+log = logging.getLogger("deltaworks.trimming")
 
 
-def trim(table: OwnedTable, *, needed: Iterable[int], kept: int, files_max: int, guard: Guard) -> int:
-    """Delete log files of commits before the last `kept` ones, so many at most; how many went.
+def trim(
+    table: OwnedTable, *, needed: Iterable[int], kept: int, files_max: int, guard: Guard, opened: int = COMMITS_OPENED
+) -> int:
+    """Move commits before the last `kept` ones from the log to the past, about so many files at most; how many went.
 
-    `needed`: versions that somebody still has to find in the log, with all that follow.
+    `needed`: versions that somebody still has to find in the log, with all that follow. `opened`: so many commits stay
+    in log and past together.
     """
+    needed = tuple(needed)
     last = min((table.version - kept, *needed))
     # not for a few: to look through a long log takes longer than they cost
     if last <= 0 or not log_has(table.path, max(last - kept // _FEW, 0)):
         return 0
-    whole = (version for version in reversed(checkpoints(table.path)) if version <= last)
-    first = next((version for version in whole if _is_readable(table.path, version)), 0)
+    guard()  # who owns the table now may have put a reader back to where it needs more
+    try:
+        first = _put_aside(table, last)
+    except OSError as error:  # as on a full disk, where deleting is not worth a version
+        log.warning("%s: its log is not shortened: %s", table.name, error)
+        return 0
     files = files_before(table.path, first)[:files_max]
     if files:
-        guard()  # who owns the table now may have put a reader back to where it needs more
+        guard()
     for file in files:
         reached(table.name, "trim", "before-delete")
         file.unlink(missing_ok=True)
+    cut_off(table.path, before=min((table.version - opened, *needed)))
     return len(files)
+
+
+def _put_aside(table: OwnedTable, last: int) -> int:
+    """Give the past what lies before a checkpoint of the log, up to a version; before which the log can then be cut."""
+    begin = whole_from(table.path)
+    aside = max((one.last + 1 for one in segments(table.path)), default=begin)
+    if aside > last:  # put aside by an owner that died, and a reader has been put back since
+        return begin
+    if aside < begin:  # something else has cut the log: from here on the past is what begins now
+        begin_anew(table.path)
+        aside = begin
+    whole = [version for version in checkpoints(table.path) if aside < version <= last]
+    near = [version for version in whole if version <= aside + _SEGMENT_COMMITS] or whole[:1]
+    first = next((version for version in reversed(near) if _is_readable(table.path, version)), aside)
+    if first > aside:
+        segment = Segment.of(table.path, aside, first - 1)
+        reached(table.name, "trim", "before-write")
+        put_aside(segment, _files_of(table.path, segment))
+        reached(table.name, "trim", "after-write")
+    return first
+
+
+def _files_of(path: Path, segment: Segment) -> Iterator[Path]:
+    log = path / "_delta_log"
+    yield from sorted(log.glob(f"{segment.first:020d}.checkpoint*.parquet"))
+    yield from (log / f"{version:020d}.json" for version in range(segment.first, segment.last + 1))
 
 
 def _is_readable(path: Path, version: int) -> bool:

@@ -33,7 +33,7 @@ def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: 
     views = small.flow.inputs[VIEWS].table
     before = read(spark, views.path)
     shutil.copytree(tmp_path / "cut", tmp_path / "whole")
-    small.flow.commits_kept = 10
+    small.flow.commits_kept = small.flow.commits_opened = 10
     small.flow.settle()
     first = first_version(views.path) or 0
     assert first > 10

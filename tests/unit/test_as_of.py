@@ -163,7 +163,7 @@ def test_at_in_sql_points_to_the_option(lake: Path) -> None:
 def owner(tmp_path: Path) -> ArrowOwner:
     """Give an owner of page views, whose logs are cut to the last ten commits."""
     owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web")
-    owner.flow.commits_kept = 10
+    owner.flow.commits_kept = owner.flow.commits_opened = 10
     return owner
 
 

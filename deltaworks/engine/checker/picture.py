@@ -7,6 +7,7 @@ comparison.
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,8 @@ import pyarrow.compute as pc
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import Commit, logged_backwards
-from deltaworks.engine.log import whole_from
+from deltaworks.engine.log import opens_from, whole_from
+from deltaworks.engine.past import opened
 from deltaworks.errors import LakeError
 
 MEMORY = "1GB"
@@ -32,11 +34,13 @@ class Held:
     """A table at one version."""
 
     def __init__(self, name: str, path: Path, version: int | None = None) -> None:
-        """Open this version, or its newest; raises LakeError where the log does not go back so far."""
+        """Open this version, or its newest; raises LakeError where the table does not go back so far."""
         self.name, self.path = name, path
-        if version is not None and version < (first := whole_from(path)):
-            raise LakeError(name, f"its log begins at version {first}", "Take a later one")
-        self.delta = deltalake.DeltaTable(str(path), version=version)
+        found = deltalake.DeltaTable(str(path)) if version is None else self.at(version)
+        if found is None:
+            finding = f"version {version} cannot be opened, those from {opens_from(path)} on can"
+            raise LakeError(name, finding, "Take a later one")
+        self.delta = found
         self.version: int = self.delta.version()
 
     @cached_property
@@ -50,7 +54,7 @@ class Held:
         return pa.schema(self.delta.schema())
 
     def commits(self) -> Iterator[Commit]:
-        """Up to this version, newest first, as far back as the log goes."""
+        """Up to this version, newest first, as far back as log and past go."""
         return logged_backwards(self.path, self.version)
 
     def files(self) -> list[str]:
@@ -77,11 +81,12 @@ class Held:
 
     def at(self, version: int) -> deltalake.DeltaTable | None:
         """An older version; None if it cannot be opened any more."""
-        try:
-            # before that delta-rs may still find a part of a log to open
-            return deltalake.DeltaTable(str(self.path), version=version) if version >= whole_from(self.path) else None
-        except deltalake.exceptions.DeltaError:
-            return None
+        with suppress(deltalake.exceptions.DeltaError):
+            found = deltalake.DeltaTable(str(self.path), version=version)
+            # asked afterwards: before that delta-rs may have found a part of a log to open
+            if version >= whole_from(self.path):
+                return found
+        return opened(self.path, version)
 
 
 class Picture:
