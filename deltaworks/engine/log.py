@@ -138,7 +138,11 @@ def version_at(folder: Path, moment: datetime) -> int | None:
 
     Times of commits are taken to rise: where a clock was set back it is one of the versions around that.
     """
-    versions = range(opens_from(folder), (newest_version(folder) or 0) + 1)
+    begin, newest = whole_from(folder), newest_version(folder) or 0
+    if committed_at(folder, begin) <= moment:
+        versions = range(begin, newest + 1)
+    else:  # only who asks for older ones reads the past
+        versions = range(reaches(folder, begin), begin)
     found = bisect_right(versions, moment, key=lambda version: committed_at(folder, version))
     return versions[found - 1] if found else None
 

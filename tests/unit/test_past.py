@@ -138,10 +138,10 @@ def test_every_version_opens_as_it_was_when_it_was_the_newest(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For analysts and for delta-rs, however often and in whatever pieces the log was cut; a VACUUM sees nothing."""
-    monkeypatch.setattr("deltaworks.engine.trimming._SEGMENT_COMMITS", 25)
+    monkeypatch.setattr("deltaworks.engine.trimming._SEGMENT_COMMITS", 15)
     with connect(numbers.path.parents[1]) as analyst:
-        for _ in range(4):
-            fill(numbers, 30)
+        for _ in range(3):
+            fill(numbers, 25)
             numbers.cut()
             assert as_of(analyst, numbers, numbers.version) == numbers.rows[-1]
 
@@ -150,7 +150,7 @@ def test_every_version_opens_as_it_was_when_it_was_the_newest(
         assert analyst.tables() == ("silver.numbers",)
     assert [held(numbers, version) for version in range(0, numbers.version + 1, 7)] == numbers.rows[::7]
     assert len(segments(numbers.path)) > 3
-    assert log_files(numbers.path)[0] > 60
+    assert log_files(numbers.path)[0] > 40
     assert (first_version(numbers.path), opens_from(numbers.path), readable_from(numbers.path)) == (0, 0, 0)
     doomed = numbers.delta.vacuum(retention_hours=0, enforce_retention_duration=False, full=True)
     assert doomed
@@ -160,15 +160,15 @@ def test_every_version_opens_as_it_was_when_it_was_the_newest(
 def test_a_log_stays_as_short_as_it_was_however_long_the_past_is(numbers: Numbers) -> None:
     """Who commits, and who opens the table, pays for what is in the log; the past has its own bound."""
     lengths, kept = list[int](), list[int]()
-    for _ in range(6):
-        fill(numbers, 30)
+    for _ in range(5):
+        fill(numbers, 25)
         numbers.cut(opened=60)
         lengths.append(len(log_files(numbers.path)))
         kept.append(numbers.version - opens_from(numbers.path))
 
     assert max(lengths) <= 40
     assert len(list((numbers.path / "_delta_log").iterdir())) < 60
-    assert max(kept) <= 120
+    assert max(kept) <= 110
     assert kept[-1] >= 60
     first = opens_from(numbers.path)
     assert first > 0
@@ -185,7 +185,7 @@ def test_a_log_stays_as_short_as_it_was_however_long_the_past_is(numbers: Number
 
 def test_an_owner_that_dies_anywhere_leaves_each_version_in_log_or_past(numbers: Numbers, tmp_path: Path) -> None:
     """It dies before and after each step in turn; the next owner goes on, and ends as if nobody had died."""
-    fill(numbers, 60)
+    fill(numbers, 40)
     saved, died = tmp_path / "saved", set[str]()
     shutil.copytree(numbers.path, saved)
     for deadly in range(1, 1_000):
@@ -212,8 +212,8 @@ def test_an_owner_that_dies_anywhere_leaves_each_version_in_log_or_past(numbers:
             some = {0, told[0], max(told[0] - 1, 0), first, max(first - 1, 0), numbers.version - KEPT}
             assert {version: held(numbers, version) for version in some} == {one: numbers.rows[one] for one in some}
             numbers.cut()
-            assert log_files(numbers.path)[0] == whole_from(numbers.path) > 0
-            assert [one.last + 1 for one in segments(numbers.path)][-1] == whole_from(numbers.path)
+            ends = [one.last + 1 for one in segments(numbers.path)]
+            assert 0 < log_files(numbers.path)[0] <= whole_from(numbers.path) <= ends[-1]
             assert held(numbers, told[0]) == numbers.rows[told[0]]
         else:
             break
@@ -330,9 +330,9 @@ def test_who_asks_writes_nothing_into_the_lake_and_leaves_nothing(numbers: Numbe
 
 def test_a_log_that_something_else_has_cut_ends_the_past_there(numbers: Numbers) -> None:
     """What lies before the hole is not reached any more, and makes way for what begins now."""
-    fill(numbers, 60)
+    fill(numbers, 30)
     numbers.cut()
-    fill(numbers, 60)
+    fill(numbers, 30)
     numbers.delta.create_checkpoint()
     newest = numbers.version
     for version in log_files(numbers.path):
@@ -343,7 +343,7 @@ def test_a_log_that_something_else_has_cut_ends_the_past_there(numbers: Numbers)
             file.unlink()
 
     assert opens_from(numbers.path) == newest
-    fill(numbers, 60)
+    fill(numbers, 30)
     numbers.cut()
 
     assert opens_from(numbers.path) == newest
