@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
-import deltalake
-import pyarrow as pa
-
 from deltaworks.errors import LakeError
+
+if TYPE_CHECKING:
+    import deltalake
 
 PAST = "_past"
 _COMMITS = "commits"
@@ -140,17 +140,21 @@ def lay_out(folder: Path, version: int, to: Path) -> bool:
 
     Its rows are links to the table's own files: whether those are all there, who asks must look.
     """
+    import deltalake  # who asks of a time in the log needs none
+
     (to / "_delta_log").mkdir(parents=True)
     if not unpack(folder, version, to / "_delta_log"):
         return False
-    paths = pa.table(deltalake.DeltaTable(str(to)).get_add_actions())["path"].to_pylist()
+    paths = deltalake.DeltaTable(str(to)).get_add_actions()["path"].to_pylist()
     for name in {unquote(path).partition("/")[0] for path in paths}:  # of a table in parts their folders
         (to / name).symlink_to(folder.resolve() / name)
     return True
 
 
-def opened(folder: Path, version: int) -> deltalake.DeltaTable | None:
+def opened(folder: Path, version: int) -> "deltalake.DeltaTable | None":
     """A version of the past; None if it does not have it. Rows can be read for as long as the handle is held."""
+    import deltalake
+
     scratch = Path(tempfile.mkdtemp(prefix="deltaworks-past-"))
     try:
         found = deltalake.DeltaTable(str(scratch)) if lay_out(folder, version, scratch) else None

@@ -1,5 +1,6 @@
 """Logs that were shortened, as Spark meets them: who had read before, who is new, who commits."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.checker import Picture, check
-from deltaworks.engine.log import first_version
+from deltaworks.engine.checker.picture import Held
+from deltaworks.engine.log import first_version, opens_from, whole_from
 from deltaworks.engine.prove import prove
 from deltaworks.engine.rebuild import stage
 from deltaworks.settings import Settings
@@ -63,6 +65,32 @@ def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: 
             anew(spark, owner, tmp_path / "anew")
             assert [owner.rows(table) for table in TABLES] == rows[-1]
     assert rows[0] == rows[1] == rows[2]
+
+
+def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """It deletes what no version has, and not what the versions of long ago are opened from."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path), "web"), Log()
+    for number in range(50):
+        log.send(random_views(seeded(), 3, first=10 * number))
+        owner.take(log.batch())
+        for one in owner.flow.tables():
+            one.tend()
+    path = owner.flow.inputs[VIEWS].table.path
+    rows = {version: Held(VIEWS, path, version).rows() for version in (1, 15, 30)}
+    owner.flow.commits_kept = 10
+    owner.flow.settle()
+    assert opens_from(path) == 0 < whole_from(path)
+    stray = path / "part-stray.parquet"
+    stray.write_bytes(b"")
+    os.utime(stray, (10**9, 10**9))
+
+    spark.sql("set spark.databricks.delta.retentionDurationCheck.enabled = false")
+    spark.sql(f"vacuum delta.`{path}` retain 0 hours")
+    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+    assert not stray.exists()
+    assert {version: Held(VIEWS, path, version).rows() for version in rows} == rows
+    assert len(set(rows.values())) == len(rows)
 
 
 def anew(spark: SparkSession, owner: Owner, scratch: Path) -> None:
