@@ -67,14 +67,7 @@ def read_log(folder: Path, version: int) -> Logged | None:
 
 def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
     """What a version did, as Delta writes it; raises FileNotFoundError if neither the log nor the past has it."""
-    try:
-        text = _log_file(folder, version).read_text()
-    except FileNotFoundError:
-        found = commit_of(folder, version)  # asked after the log: its owner puts a commit there before it cuts it off
-        if found is None:
-            raise
-        text = found
-    return [json.loads(line) for line in text.splitlines() if line]
+    return [json.loads(line) for line in _lines(folder, version)]
 
 
 def first_version(folder: Path) -> int | None:
@@ -151,7 +144,8 @@ def readable_from(folder: Path) -> int:
     """The oldest version from which on each can be read: no file that it has was deleted since."""
     first, newest = opens_from(folder), newest_version(folder) or 0
     for version in range(newest, first, -1):
-        removed = (action["remove"]["path"] for action in actions_of(folder, version) if "remove" in action)
+        told = (json.loads(line) for line in _lines(folder, version) if '"remove"' in line)  # there may be very many
+        removed = (action["remove"]["path"] for action in told if "remove" in action)
         if not all((folder / unquote(name)).exists() for name in removed):
             return version
     return first
@@ -178,6 +172,18 @@ def _files(folder: Path) -> Iterator[tuple[int, str]]:
             yield from ((int(file.name[:20]), file.name) for file in files if file.name[:20].isdigit())
     except FileNotFoundError:
         return
+
+
+def _lines(folder: Path, version: int) -> list[str]:
+    """The lines of a commit; raises FileNotFoundError if neither the log nor the past has it."""
+    try:
+        text = _log_file(folder, version).read_text()
+    except FileNotFoundError:
+        found = commit_of(folder, version)  # asked after the log: its owner puts a commit there before it cuts it off
+        if found is None:
+            raise
+        text = found
+    return [line for line in text.splitlines() if line]
 
 
 def _log_file(folder: Path, version: int) -> Path:

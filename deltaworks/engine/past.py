@@ -76,10 +76,10 @@ def commit_of(folder: Path, version: int) -> str | None:
         raise _damaged(segment) from None
 
 
-def put_aside(segment: Segment, files: Iterable[Path]) -> None:
-    """Write a segment from files of the log: its checkpoint and its commits, in order. There is all of it, or nothing.
+def put_aside(segment: Segment, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write a segment from names and contents of files of a log: its checkpoint, then its commits, in order.
 
-    Raises OSError, as on a full disk.
+    There is all of it, or nothing. Raises OSError, as on a full disk.
     """
     segment.file.parent.mkdir(exist_ok=True)
     for left in segment.file.parent.glob("*.new"):  # by an owner that died
@@ -88,11 +88,11 @@ def put_aside(segment: Segment, files: Iterable[Path]) -> None:
     try:
         with made.open("wb") as file:
             with zipfile.ZipFile(file, "w") as into:
-                for one in files:
-                    if one.suffix == ".parquet":
-                        into.write(one, one.name)
+                for name, content in files:
+                    if name.endswith(".parquet"):
+                        into.writestr(name, content)
                     else:
-                        commits.append(b"\n".join(line for line in one.read_bytes().splitlines() if line))
+                        commits.append(b"\n".join(line for line in content.splitlines() if line))
                 into.writestr(_COMMITS, _BETWEEN.join(commits), zipfile.ZIP_DEFLATED)
             file.flush()
             os.fsync(file.fileno())  # what it is made from is deleted next
@@ -135,8 +135,8 @@ def unpack(folder: Path, version: int, log: Path) -> bool:
     return True
 
 
-def lay_out(folder: Path, version: int, to: Path) -> bool:
-    """Make a folder that any reader of Delta opens as the table at a version; False if the past does not have it.
+def lay_out(folder: Path, version: int, to: Path) -> "deltalake.DeltaTable | None":
+    """Make a folder that any reader of Delta opens as the table at a version; None if the past does not have it.
 
     Its rows are links to the table's own files: whether those are all there, who asks must look.
     """
@@ -144,26 +144,24 @@ def lay_out(folder: Path, version: int, to: Path) -> bool:
 
     (to / "_delta_log").mkdir(parents=True)
     if not unpack(folder, version, to / "_delta_log"):
-        return False
-    paths = deltalake.DeltaTable(str(to)).get_add_actions()["path"].to_pylist()
+        return None
+    found = deltalake.DeltaTable(str(to))
+    paths = found.get_add_actions()["path"].to_pylist()
     for name in {unquote(path).partition("/")[0] for path in paths}:  # of a table in parts their folders
         (to / name).symlink_to(folder.resolve() / name)
-    return True
+    return found
 
 
 def opened(folder: Path, version: int) -> "deltalake.DeltaTable | None":
     """A version of the past; None if it does not have it. Rows can be read for as long as the handle is held."""
-    import deltalake
-
     scratch = Path(tempfile.mkdtemp(prefix="deltaworks-past-"))
+    found = None
     try:
-        found = deltalake.DeltaTable(str(scratch)) if lay_out(folder, version, scratch) else None
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    if found is None:
-        shutil.rmtree(scratch, ignore_errors=True)
-    else:
+        found = lay_out(folder, version, scratch)
+    finally:
+        if found is None:
+            shutil.rmtree(scratch, ignore_errors=True)
+    if found is not None:
         weakref.finalize(found, shutil.rmtree, scratch, ignore_errors=True)
     return found
 

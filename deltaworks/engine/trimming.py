@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltaworks.engine.commit import Guard
@@ -93,10 +94,21 @@ def _put_aside(table: OwnedTable, last: int) -> int:
     return first
 
 
-def _files_of(path: Path, segment: Segment) -> Iterator[Path]:
-    log = path / "_delta_log"
-    yield from sorted(log.glob(f"{segment.first:020d}.checkpoint*.parquet"))
-    yield from (log / f"{version:020d}.json" for version in range(segment.first, segment.last + 1))
+def _files_of(path: Path, segment: Segment) -> Iterator[tuple[str, bytes]]:
+    for part in sorted((path / "_delta_log").glob(f"{segment.first:020d}.checkpoint*.parquet")):
+        yield part.name, _without_tombstones(part)
+    for version in range(segment.first, segment.last + 1):
+        file = path / "_delta_log" / f"{version:020d}.json"
+        yield file.name, file.read_bytes()
+
+
+def _without_tombstones(checkpoint: Path) -> bytes:
+    """A checkpoint names the files that went in the last week, for a VACUUM: most of it, and nothing that opens."""
+    actions, made = pq.ParquetFile(checkpoint).read(), pa.BufferOutputStream()
+    if "remove" in actions.column_names:
+        actions = actions.filter(pc.is_null(actions["remove"]))
+    pq.write_table(actions, made, compression="zstd")
+    return bytes(made.getvalue())
 
 
 def _is_readable(path: Path, version: int) -> bool:

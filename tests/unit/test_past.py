@@ -1,8 +1,10 @@
 """What an owner cuts from a log is kept beside it: every version opens as it was, and the log stays short."""
 
 import datetime as dt
+import io
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltaworks.analyst import Analyst, connect
@@ -166,6 +169,12 @@ def test_a_log_stays_as_short_as_it_was_however_long_the_past_is(numbers: Number
         lengths.append(len(log_files(numbers.path)))
         kept.append(numbers.version - opens_from(numbers.path))
 
+    for segment in segments(numbers.path):
+        with zipfile.ZipFile(segment.file) as found:
+            names = [name for name in found.namelist() if name.endswith(".parquet")]
+            tables = [pq.read_table(io.BytesIO(found.read(name))) for name in names]
+        assert names
+        assert all(one["remove"].null_count == one.num_rows for one in tables)
     assert max(lengths) <= 40
     assert len(list((numbers.path / "_delta_log").iterdir())) < 60
     assert max(kept) <= 110
