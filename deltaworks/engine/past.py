@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import weakref
 import zipfile
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import suppress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PAST = "_past"
 _COMMITS = "commits"
 _BETWEEN = b"\n\n"  # no commit has an empty line
+_TORN = (zipfile.BadZipFile, zlib.error, KeyError, IndexError)
 _NAME = re.compile(r"(\d{20})\.(\d{20})\.zip")  # as Delta names compacted logs: the first and the last version
 
 
@@ -72,7 +74,7 @@ def commit_of(folder: Path, version: int) -> str | None:
         return commits[version - segment.first].decode()
     except FileNotFoundError:  # its owner has cut it off
         return None
-    except (zipfile.BadZipFile, KeyError, IndexError):
+    except _TORN:
         raise _damaged(segment) from None
 
 
@@ -122,15 +124,17 @@ def unpack(folder: Path, version: int, log: Path) -> bool:
         return False
     try:
         with zipfile.ZipFile(segment.file) as found:
-            commits = found.read(_COMMITS).split(_BETWEEN)[: version - segment.first + 1]
+            commits = found.read(_COMMITS).split(_BETWEEN)
             for name in found.namelist():
                 if name != _COMMITS:
                     (log / name).write_bytes(found.read(name))
     except FileNotFoundError:
         return False
-    except (zipfile.BadZipFile, KeyError):
+    except _TORN:
         raise _damaged(segment) from None
-    for number, commit in enumerate(commits, segment.first):
+    if len(commits) != segment.last + 1 - segment.first:
+        raise _damaged(segment)
+    for number, commit in zip(range(segment.first, version + 1), commits, strict=False):
         (log / f"{number:020d}.json").write_bytes(commit)
     return True
 

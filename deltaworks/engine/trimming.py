@@ -61,7 +61,7 @@ def trim(
     guard()  # who owns the table now may have put a reader back to where it needs more
     try:
         first = _put_aside(table, last)
-    except OSError as error:  # as on a full disk, where deleting is not worth a version
+    except (OSError, pa.ArrowException) as error:  # as on a full disk, where deleting is not worth a version
         log.warning("%s: its log is not shortened: %s", table.name, error)
         return 0
     files = files_before(table.path, first)[:files_max]
@@ -104,10 +104,11 @@ def _files_of(path: Path, segment: Segment) -> Iterator[tuple[str, bytes]]:
 
 def _without_tombstones(checkpoint: Path) -> bytes:
     """A checkpoint names the files that went in the last week, for a VACUUM: most of it, and nothing that opens."""
-    actions, made = pq.ParquetFile(checkpoint).read(), pa.BufferOutputStream()
-    if "remove" in actions.column_names:
-        actions = actions.filter(pc.is_null(actions["remove"]))
-    pq.write_table(actions, made, compression="zstd")
+    made = pa.BufferOutputStream()
+    with pq.ParquetFile(checkpoint) as read, pq.ParquetWriter(made, read.schema_arrow, compression="zstd") as into:
+        for actions in read.iter_batches():
+            there = "remove" in actions.schema.names
+            into.write_batch(actions.filter(pc.is_null(actions["remove"])) if there else actions)
     return bytes(made.getvalue())
 
 

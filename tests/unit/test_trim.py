@@ -382,19 +382,20 @@ def test_staged_tables_whose_history_nobody_knows_are_refused(long: tuple[ArrowO
         carry_out(owner, command("publish", VIEWS, folder="one"))
 
 
-def test_owner_that_dies_at_any_deletion_leaves_a_log_without_a_hole(long: tuple[ArrowOwner, Log]) -> None:
+def test_owner_that_dies_at_any_step_leaves_a_log_without_a_hole(long: tuple[ArrowOwner, Log]) -> None:
     """Every reader opens it, and the next owner goes on; what is there in part only is opened from the past."""
     owner, log = long
     owner.flow.settle()  # all is copied, nothing cut
-    rows, died = owner.rows(VIEWS), 0
+    rows, died, at = owner.rows(VIEWS), 0, set[str]()
     owner.flow.commits_kept = owner.flow.commits_opened = KEPT
     while True:
         reached = list[str]()
 
-        def die_later(point: str, reached: list[str] = reached) -> None:
-            if point == f"{VIEWS}.trim.before-delete":
+        def die_later(point: str, reached: list[str] = reached, passed: int = min(died, 1)) -> None:
+            if point.startswith(f"{VIEWS}.trim."):
                 reached.append(point)
-            if len(reached) > 1:
+            if len(reached) > passed:  # at the very first step, and then each time one further
+                at.add(point)
                 raise Crash(point)
 
         try:
@@ -418,6 +419,7 @@ def test_owner_that_dies_at_any_deletion_leaves_a_log_without_a_hole(long: tuple
     work(owner, log, *range(60, 70))
 
     assert died > 30
+    assert at == {f"{VIEWS}.trim.{step}" for step in ("before-write", "after-write", "before-delete")}
     assert len(owner.rows(VIEWS)) == 70
     assert faultless(owner)
 
