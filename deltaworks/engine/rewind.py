@@ -188,7 +188,7 @@ def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     if version is not None:
         return version
     if first := opens_from(lineage.path(table)):
-        raise LakeError(table, f"its log begins at version {first}, after that time", _rebuild(table))
+        raise LakeError(table, f"what is told of it begins at version {first}, after that time", _rebuild(table))
     raise LakeError(table, "was made after that time", "Name a later time")
 
 

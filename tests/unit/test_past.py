@@ -7,7 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from deltaworks.analyst import Analyst, connect
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.picture import Held
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import CHECKPOINT_COMMITS, OwnedTable
 from deltaworks.engine.log import first_version, opens_from, read_log, readable_from, whole_from
 from deltaworks.engine.past import PAST, segments
 from deltaworks.engine.points import listening
@@ -31,6 +31,7 @@ from deltaworks.engine.through import Lineage
 from deltaworks.engine.trimming import COMMITS_FOLLOWED, COMMITS_KEPT, COMMITS_OPENED, STAGED, trim
 from deltaworks.errors import LakeError, QueryError
 from deltaworks.settings import Settings
+from deltaworks.words.outlets import events
 from tests.arrow_flow import ArrowOwner as OwnerWithGold
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
@@ -545,6 +546,21 @@ def test_tables_of_changes_go_back_with_those_beside_them(tmp_path: Path) -> Non
         owner.take(Log().batch())
         assert owner.rows(name) == whole
         assert faultless(owner)
+
+
+def test_a_log_that_is_followed_from_outside_stays_longer(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change feeds are told from the log alone, and who follows them is in no entry."""
+    monkeypatch.setattr("deltaworks.engine.flow.COMMITS_FOLLOWED", 60)
+    owner, declared = life.owner, life.owner.catalog[VIEWS]
+    followed = replace(declared.table, publishes=events("views_told", key=("user_id",)))
+    tables = {**owner.flow.catalog.tables, VIEWS: replace(declared, table=followed)}
+    owner.flow.catalog = replace(owner.flow.catalog, tables=tables)
+    list(work(owner, life.log, *range(60, 160)))
+
+    first, other = cut(owner), log_files(table(owner, "bronze.web_events").path)[0]
+
+    assert table(owner).version - 60 - KEPT <= first + 2 * CHECKPOINT_COMMITS
+    assert first <= table(owner).version - 60 < other
 
 
 def test_a_reader_that_is_put_back_takes_from_the_past(tmp_path: Path) -> None:

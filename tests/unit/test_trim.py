@@ -316,7 +316,7 @@ def test_rewind_reaches_as_far_as_the_log_and_says_so(long: tuple[ArrowOwner, Lo
 
     with pytest.raises(LakeError, match=rf"cannot go back to version {first - 1}.*from {first} on are possible"):
         plan(name, catalog=owner.catalog, lake=lake, to=first - 1)
-    with pytest.raises(LakeError, match=f"its log begins at version {first}, after that time"):
+    with pytest.raises(LakeError, match=f"told of it begins at version {first}, after that time"):
         plan(name, catalog=owner.catalog, lake=lake, to=datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(LakeError, match="its log does not go back so far"):
         before(name, catalog=owner.catalog, lake=lake, since=("page_views", 0, 0))
