@@ -22,7 +22,7 @@ down: ## stop every process of the local stack
 
 test: ## lint and all tests; bin/test unit tidy runs single groups
 	@$(PYTHON) bin/setup --environments
-	@bin/test --set-up $(PYTHON)
+	@bin/test --set-up "$(PYTHON)"
 
 proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds; long (PROOF="--app shop": that part of the first)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)

@@ -91,7 +91,7 @@ class Analyst:
     """Answers SQL over one lake. Usable from several threads, one query at a time."""
 
     def __init__(self, lake: Path, *, memory: str = MEMORY) -> None:
-        """Start DuckDB, load the Delta extension and close every door but the lake's folder."""
+        """Start DuckDB, load the Delta extension and close every door but the lake's and one for old versions."""
         self.lake = lake.resolve()
         self._lock = RLock()
         self._attached: dict[str, tuple[object, ...] | None] = {}
@@ -220,14 +220,14 @@ class Analyst:
 
     def _refresh_past(self, name: str, folder: Path, moment: datetime) -> None:
         """Let DuckDB see a table as it was; once more where its owner has shortened its log meanwhile."""
-        from deltaworks.engine.log import whole_from
+        from deltaworks.engine.log import opens_from, whole_from
 
         while True:
-            first = whole_from(folder)
+            begin = first, _ = whole_from(folder), opens_from(folder)
             try:
                 self._attach(name, *self._as_of(name, folder, moment, first))
             except QueryError:
-                if whole_from(folder) == first:
+                if (whole_from(folder), opens_from(folder)) == begin:
                     raise
             else:
                 if whole_from(folder) == first:
@@ -263,13 +263,13 @@ class Analyst:
         try:
             version = version_at(folder, moment)
             if version is not None:
-                where = folder
+                where, there = folder, True
                 if version < begin:
                     where = self._past / name
                     shutil.rmtree(where, ignore_errors=True)
                     self._past.mkdir(mode=0o700, exist_ok=True)
-                    lay_out(folder, version, where)
-                if self._has_its_files(where, version):
+                    there = lay_out(folder, version, where) is not None  # else its owner has cut it off meanwhile
+                if there and self._has_its_files(where, version):
                     return where, version
             first = readable_from(folder)
             since = _told(committed_at(folder, first))

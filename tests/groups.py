@@ -6,6 +6,7 @@ With `--set-up PYTHON` what set-up has not made yet is made by that Python meanw
 import argparse
 import dataclasses
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,12 +69,14 @@ def main(arguments: list[str]) -> int:
         parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
     results = []
-    setting_up = nullcontext() if given.set_up is None else _running([given.set_up, str(ROOT / "bin/setup")], java=())
-    with setting_up as set_up:
+    by = shlex.split(given.set_up or "")
+    with _running([*by, str(ROOT / "bin/setup")], java=()) if by else nullcontext() as set_up:
         for name in (name for name in NAMES if name in asked):
             if name not in READERS and set_up is not None and (code := _code(set_up)):
                 return code  # it has said why
             results += _group(name, options)
+        if set_up is not None and (code := _code(set_up)):
+            return code
     print(f"\n{'=' * 20} groups")
     for result in results:
         busy = "" if result.cores is None else f"{result.cores:7.2f} cores busy"

@@ -183,7 +183,8 @@ def _lines(folder: Path, version: int) -> list[str]:
         if found is None:
             raise
         text = found
-    return [line for line in text.splitlines() if line]
+    # not by splitlines: a text may have what only Unicode takes for the end of a line
+    return [line for line in text.split("\n") if line]
 
 
 def _log_file(folder: Path, version: int) -> Path:

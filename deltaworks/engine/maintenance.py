@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.log import opens_from, read_log, readable_from
-from deltaworks.engine.past import cut_off
+from deltaworks.engine.log import read_log
 from deltaworks.errors import CommandError
 
 FILES_MIN = 8
@@ -141,9 +140,5 @@ def vacuum(
         committer.mark(table, table.entry.follow("vacuum", command=command))  # who owns the table no longer ends here
         for name in doomed:
             (table.path / name).unlink(missing_ok=True)
-        oldest = read_log(table.path, opens_from(table.path))
-        if oldest is None or oldest.at is None or oldest.at < since:  # else all versions that are told are whole
-            taken = (version + 1 for version in readers.values() if version)  # what came since is still to be told
-            cut_off(table.path, before=min((readable_from(table.path), *taken)))
         table.stage.renew()
     return {"files": len(doomed), "readable_since": since.isoformat(timespec="seconds")}

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import uuid
 import weakref
 import zipfile
 import zlib
@@ -86,7 +87,8 @@ def put_aside(segment: Segment, files: Iterable[tuple[str, bytes]]) -> None:
     segment.file.parent.mkdir(exist_ok=True)
     for left in segment.file.parent.glob("*.new"):  # by an owner that died
         left.unlink(missing_ok=True)
-    made, commits = segment.file.with_suffix(".new"), list[bytes]()
+    # a name of its own: an owner that was paused here may wake up beside the next one
+    made, commits = segment.file.with_name(f"{uuid.uuid4().hex}.new"), list[bytes]()
     try:
         with made.open("wb") as file:
             with zipfile.ZipFile(file, "w") as into:
@@ -99,9 +101,20 @@ def put_aside(segment: Segment, files: Iterable[tuple[str, bytes]]) -> None:
             file.flush()
             os.fsync(file.fileno())  # what it is made from is deleted next
         made.rename(segment.file)
+        _sync(segment.file.parent)
     except OSError:
         made.unlink(missing_ok=True)
         raise
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, and its own."""
+    for one in (folder, folder.parent):
+        opened = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def cut_off(folder: Path, *, before: int) -> int:
@@ -114,7 +127,8 @@ def cut_off(folder: Path, *, before: int) -> int:
 
 def begin_anew(folder: Path) -> None:
     """Forget all of it: another table of this name was there."""
-    shutil.rmtree(folder / PAST, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder / PAST)
 
 
 def unpack(folder: Path, version: int, log: Path) -> bool:
@@ -186,7 +200,7 @@ def _names(folder: Path) -> list[str]:
     return []
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _commits(file: Path, *_: int) -> list[bytes]:
     """The commits of a segment, some two kilobytes each; who walks over them asks for each in turn."""
     with zipfile.ZipFile(file) as found:

@@ -28,7 +28,7 @@ from deltaworks.engine.expiry import expire_staged
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
-from deltaworks.engine.log import checkpoints
+from deltaworks.engine.log import actions_of, checkpoints
 from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
@@ -282,8 +282,8 @@ def _added(made: Held) -> Iterator[Mapping[str, Any]]:
 
 def _added_since(made: Held, checkpoint: int) -> Iterator[Mapping[str, Any]]:
     for version in range(made.version, checkpoint, -1):
-        for line in (made.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
-            add = json.loads(line).get("add")
+        for action in actions_of(made.path, version):
+            add = action.get("add")
             if add is not None:
                 yield add
 

@@ -27,6 +27,8 @@ from deltaworks.words.keeping import Raw, View
 
 VERSIONS_MAX = 20
 """So far back a version is looked for at which the tables above stood."""
+_NEAR = 1_000
+"""A table above that is not behind stood at one of the last versions within so many of its own commits."""
 _DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
 """Kinds of entries by which somebody decided something that a rewind undoes."""
 
@@ -113,7 +115,7 @@ def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], d
     lineage = Lineage(lake)
     newest = lineage.newest(table)
     for version in range(newest, max(newest - VERSIONS_MAX, -1), -1):
-        found = _together(lineage, catalog, table, version)
+        found = _together(lineage, catalog, table, version, commits_max=_NEAR)
         others = _others(lineage, catalog, found)
         # at version 0 it would be computed anew
         if others is None or any(not at and lineage.newest(name) for name, at in found.items() if name != table):
@@ -168,7 +170,10 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
         name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
         of_tables, first = "_version" in newest.schema.names, opens_from(side)
-        for at in range(newest.version, -1, -1):
+        then = version_at(side, logged.at)
+        if then is None and first:
+            raise LakeError(name, f"its log begins at version {first}, after that time", _rebuild(table))
+        for at in range(-1 if then is None else then, -1, -1):
             found = read_log(side, at)
             if found is None or found.entry is None or at < first:
                 raise LakeError(name, f"its log has no version {at}", _rebuild(table))
@@ -192,8 +197,13 @@ def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:
     raise LakeError(table, "was made after that time", "Name a later time")
 
 
-def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> dict[str, int]:
-    """Which version of each table above belongs to a version: its newest with just that, else 0, where it was empty."""
+def _together(
+    lineage: Lineage, catalog: Catalog, table: str, version: int, *, commits_max: int | None = None
+) -> dict[str, int]:
+    """Which version of each table above belongs to a version: its newest with just that, else 0, where it was empty.
+
+    `commits_max`: so far back it is looked for; None for as far as can be.
+    """
     chosen = {table: version}
     for name in with_those_above(catalog, table)[1:]:
         inputs = {one: lineage.as_good_as(one, chosen[one]) for one in catalog[name].inputs if one in chosen}
@@ -202,7 +212,7 @@ def _together(lineage: Lineage, catalog: Catalog, table: str, version: int) -> d
         if taken is not None and not any(taken.position.versions.get(one) for one in inputs):
             chosen[name] = last  # it has taken nothing of them yet, and takes what there is
             continue
-        first = max(opens_from(lineage.path(name)), 1)
+        first = max(opens_from(lineage.path(name)), 1, 0 if commits_max is None else last - commits_max)
         entries = ((at, lineage.entry(name, at)) for at in range(last, first - 1, -1))
         chosen[name] = next((at for at, entry in entries if _stands_at(lineage, entry, inputs)), 0)
     return chosen

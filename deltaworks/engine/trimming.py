@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
-from deltaworks.engine.past import Segment, begin_anew, cut_off, put_aside, segments
+from deltaworks.engine.past import Segment, begin_anew, commit_of, cut_off, put_aside, segments
 from deltaworks.engine.points import reached
 from deltaworks.engine.writers.patches import VALUE
 
@@ -38,7 +38,8 @@ FILES_AT_ONCE = 2_000
 _FEW = 4
 """Less than this part of what is kept is not cut: each segment has a checkpoint, which may be large."""
 _SEGMENT_COMMITS = 1_000
-"""More are not put into one segment: who opens a version reads them all."""
+"""More are not put into one segment, nor more bytes: who opens a version reads them all."""
+_SEGMENT_BYTES = 16 * 2**20
 STAGED_SECONDS = 12 * 3_600.0
 """While something younger is staged, no log is cut: it is read for as long as it is computed, and again when it is
 published. What is older was left by a command that was killed, or is refused when it is published."""
@@ -78,20 +79,40 @@ def _put_aside(table: OwnedTable, last: int) -> int:
     """Give the past what lies before a checkpoint of the log, up to a version; before which the log can then be cut."""
     begin = whole_from(table.path)
     aside = max((one.last + 1 for one in segments(table.path)), default=begin)
-    if aside > last:  # put aside by an owner that died, and a reader has been put back since
+    if last < aside <= table.version:  # put aside by an owner that died, and a reader has been put back since
         return begin
-    if aside < begin:  # something else has cut the log: from here on the past is what begins now
+    if aside < begin or (aside > begin and not _goes_on(table.path, aside)):
+        # something else has cut the log, or what lies there is of another one: the past begins now
         begin_anew(table.path)
         aside = begin
     whole = [version for version in checkpoints(table.path) if aside < version <= last]
-    near = [version for version in whole if version <= aside + _SEGMENT_COMMITS] or whole[:1]
-    first = next((version for version in reversed(near) if _is_readable(table.path, version)), aside)
+    near = [version for version in whole if version <= _end(table.path, aside)]
+    later = [version for version in whole if version not in near]
+    first = next((version for version in (*reversed(near), *later) if _is_readable(table.path, version)), aside)
     if first > aside:
         segment = Segment.of(table.path, aside, first - 1)
         reached(table.name, "trim", "before-write")
         put_aside(segment, _files_of(table.path, segment))
         reached(table.name, "trim", "after-write")
     return first
+
+
+def _goes_on(path: Path, version: int) -> bool:
+    """Whether the log goes on here where the past ends: its checkpoint is there, and what both tell is the same."""
+    file = path / "_delta_log" / f"{version - 1:020d}.json"
+    told = commit_of(path, version - 1) if file.exists() else None
+    return _is_readable(path, version) and (told is None or told.strip() == file.read_text().strip())
+
+
+def _end(path: Path, first: int) -> int:
+    """Up to which version a segment goes that begins at this one."""
+    total, versions = 0, range(first, first + _SEGMENT_COMMITS)
+    for version in versions:
+        with suppress(FileNotFoundError):
+            total += (path / "_delta_log" / f"{version:020d}.json").stat().st_size
+        if total > _SEGMENT_BYTES:
+            return version
+    return versions.stop
 
 
 def _files_of(path: Path, segment: Segment) -> Iterator[tuple[str, bytes]]:

@@ -11,7 +11,7 @@ import pytest
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, read_commit
 from deltaworks.engine.values import tuples
 from deltaworks.engine.writers.aggregate import combined
 from tests.chance import seeded
@@ -101,7 +101,7 @@ KEYS: dict[str, tuple[pa.DataType, Callable[[int], object]]] = {
 def test_keys_that_no_file_can_have_are_appended_and_all_others_merged(tmp_path: Path, kind: str, nulls: bool) -> None:
     """Whatever comes, before, between, behind or on the edge of what is there: each key has one row, its newest."""
     chance, (key_type, key_of) = seeded(of=kind), KEYS[kind]
-    table, model = owned(tmp_path, key_type), dict[object, str]()
+    table, model = owned(tmp_path, key_type), {key_of(0): "stays"}  # one that is never drawn: no batch meets no file
     own = {"key": "s.key", "value": "s.value"}
     clauses = (
         Clause(on="matched", act="delete", when="s._gone", set={}),
@@ -110,6 +110,7 @@ def test_keys_that_no_file_can_have_are_appended_and_all_others_merged(tmp_path:
     )
     how = Merge(keys=("key",), nullable_keys=frozenset({"key"} if nulls else ()), clauses=clauses)
     committer, newest = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), 500
+    commit(table, [{"key": key_of(0), "value": "stays"}], *UPSERT)
 
     for number in range(30):
         near = [newest + step for step in range(1, 5)] if chance.random() < 0.5 else range(480, newest + 5)
@@ -131,6 +132,18 @@ def test_keys_that_no_file_can_have_are_appended_and_all_others_merged(tmp_path:
     appended = [one for one in later if one["operation"] == "WRITE" and int(one["operationMetrics"]["num_added_rows"])]
     assert any(one["operation"] == "MERGE" for one in later)
     assert bool(appended) == (kind not in {"exact numbers", "long texts"})
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0c", "\r"])
+def test_text_with_what_unicode_takes_for_the_end_of_a_line_is_in_the_log(tmp_path: Path, sign: str) -> None:
+    """The library writes it as it is, as the least and the greatest of a file: the commit is one text all the same."""
+    table = owned(tmp_path, pa.string())
+    commit(table, [{"key": f"x{sign}y", "value": sign}], *UPSERT)
+
+    table.reopen()
+
+    assert read_commit(table.path, table.version).added
+    assert [one.version for one in table.commits_backwards()] == [1, 0]
 
 
 def test_emptied_table_is_a_change(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def fill(numbers: Numbers, commits: int) -> None:
             numbers.commit(numbers.delta.optimize.compact)
         if chance.random() < 0.3:
             numbers.delta.create_checkpoint()
+    numbers.delta.create_checkpoint()
 
 
 def log_files(path: Path) -> list[int]:
@@ -336,6 +337,25 @@ def test_who_asks_writes_nothing_into_the_lake_and_leaves_nothing(numbers: Numbe
     assert {path: path.lstat().st_mtime_ns for path in lake.rglob("*")} == {
         path: found.st_mtime_ns for path, found in there.items()
     }
+
+
+def test_a_past_of_another_life_makes_way(numbers: Numbers, tmp_path: Path) -> None:
+    """As after a copy of a lake at work: the log is of the time when it began, the past of when it ended."""
+    fill(numbers, 30)
+    begun = numbers.version + 1
+    shutil.copytree(numbers.path, tmp_path / "log")
+    fill(numbers, 60)
+    numbers.cut()
+    shutil.copytree(numbers.path / PAST, tmp_path / "log" / PAST)
+    shutil.rmtree(numbers.path)
+    shutil.copytree(tmp_path / "log", numbers.path)
+    del numbers.rows[begun:], numbers.times[begun:]
+    fill(numbers, 90)
+
+    numbers.cut()
+
+    assert segments(numbers.path)[-1].last > begun
+    assert [held(numbers, version) for version in range(numbers.version + 1)] == numbers.rows
 
 
 def test_a_log_that_something_else_has_cut_ends_the_past_there(numbers: Numbers) -> None:
@@ -622,8 +642,8 @@ def test_a_table_that_is_made_anew_has_no_past(life: Life) -> None:
     assert Held(VIEWS, path, 0).rows() == 0
 
 
-def test_what_a_vacuum_has_taken_ends_the_past(life: Life) -> None:
-    """Files that no version needs cost nothing of it; those that all of its versions need end it."""
+def test_what_a_vacuum_has_taken_is_refused(life: Life) -> None:
+    """Files that no version needs cost nothing; a version of which files are gone is as one of the log."""
     owner, path = life.owner, table(life.owner).path
     (path / "part-stray.parquet").write_bytes(b"")
     os.utime(path / "part-stray.parquet", (10**9, 10**9))
@@ -632,13 +652,8 @@ def test_what_a_vacuum_has_taken_ends_the_past(life: Life) -> None:
     assert life.told() == life.rows
 
     maintenance.compact(table(owner), command=2, committer=BY_ARROW)
-    maintenance.vacuum(table(owner), readers={"gold.slow": 3}, hours=0, command=3, committer=BY_ARROW)
-    assert first_version(path) == 0
-    list(work(owner, life.log, 60))
-    (path / "part-stray.parquet").write_bytes(b"")
-    os.utime(path / "part-stray.parquet", (10**9, 10**9))
-    maintenance.vacuum(table(owner), readers={}, hours=0, command=4, committer=BY_ARROW)
+    maintenance.vacuum(table(owner), readers={}, hours=0, command=3, committer=BY_ARROW)
 
-    assert not segments(path)
+    assert first_version(path) == 0
     with connect(owner.settings.lake) as analyst, pytest.raises(QueryError, match="is not kept any more"):
         analyst.sql(f"select * from {VIEWS}", as_of=life.times[0])
