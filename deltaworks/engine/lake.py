@@ -159,7 +159,9 @@ class OwnedTable:
         if self.keeps_changes:
             return
         entry = self._widened(opened)
-        self.delta.alter.set_table_properties(CHANGE_FEED, commit_properties=self.properties(entry))
+        self.delta.alter.set_table_properties(
+            CHANGE_FEED, commit_properties=self.properties(entry), post_commithook_properties=HOOKS_OFF
+        )
         self._follow(entry)
         log.info("%s: its changes are kept from version %d on", self.name, self.version)
 
