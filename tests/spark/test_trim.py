@@ -84,9 +84,15 @@ def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: 
     stray.write_bytes(b"")
     os.utime(stray, (10**9, 10**9))
 
-    spark.sql("set spark.databricks.delta.retentionDurationCheck.enabled = false")
+    settings = {
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # default: a task for each of 10,000 folders
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     spark.sql(f"vacuum delta.`{path}` retain 0 hours")
-    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    for name in settings:
+        spark.conf.unset(name)
 
     assert not stray.exists()
     assert {version: Held(VIEWS, path, version).rows() for version in rows} == rows
