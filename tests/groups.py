@@ -29,8 +29,8 @@ READERS = ("lint", "tidy")
 SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
 """Processes take files, each with a JVM and a stack of its own where tests need them."""
 PROCESSES = 2
-WAITING = {"stack": 3, "unit": 3}
-"""Processes of a group whose tests wait more than they compute..."""
+MORE = {"stack": 3, "unit": 4, "spark": 3}
+"""Processes of a group whose tests wait now and then, for a disk, a process or a job's end..."""
 ROOM_BYTES_MIN = 16 * 10**9
 """...on a machine with so much memory: each has a stack with drivers."""
 ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
@@ -152,7 +152,7 @@ def _command(group: str, environment: str, folder: str, options: Sequence[str]) 
 
 def _processes(group: str) -> int:
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return WAITING.get(group, PROCESSES) if room >= ROOM_BYTES_MIN else PROCESSES
+    return MORE.get(group, PROCESSES) if room >= ROOM_BYTES_MIN else PROCESSES
 
 
 def _busy_seconds() -> float | None:
