@@ -7,7 +7,7 @@ class that is called so.
 
 from typing import Any
 
-from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JavaPackage, JVMView
 
 _ML = "org.apache.spark.ml"
 _ADDS_ML = "org.apache.spark.sql.ml.InternalFunctionRegistration$"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+from py4j.protocol import Py4JError
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,

@@ -34,7 +34,7 @@ _DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Past:
+class Rewind:
     """Where a table goes back to: from the newest version to an earlier one, committed then.
 
     `again`: how many rows of its inputs it has read since, which it takes again. `undone`: orders about it that were
@@ -49,7 +49,7 @@ class Past:
     undone: tuple[int, ...]
 
 
-def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Past, ...]:
+def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tuple[Rewind, ...]:
     """Which version each table goes back to; raises LakeError if this one cannot, or where files are gone.
 
     A table above that never stood at just that version, as far as its log tells, goes back to where it was empty, and
@@ -65,12 +65,12 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     if version < (first := opens_from(lineage.path(table))):
         finding = f"cannot go back to version {version}: its log was shortened"
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
-    past = tuple(_past(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
-    for one in past:
-        _refuse_what_is_gone(one, catalog, lake, tuple(other.table for other in past))
+    rewinds = tuple(_rewind(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
+    for one in rewinds:
+        _refuse_what_is_gone(one, catalog, lake, tuple(other.table for other in rewinds))
         for held in _as_it_was(one, lake):
             refuse_deleted(held)
-    return past
+    return rewinds
 
 
 def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, int] | datetime) -> int:
@@ -131,26 +131,26 @@ def _changed_since(lineage: Lineage, name: str, version: int) -> bool:
     return any(entry is not None and entry.kind in UNDONE for entry in entries)
 
 
-def stage(past: tuple[Past, ...], *, catalog: Catalog, lake: Path, folder: Path) -> Staged:
+def stage(rewinds: tuple[Rewind, ...], *, catalog: Catalog, lake: Path, folder: Path) -> Staged:
     """Stage the tables as they were in a folder; raises LakeError where files are gone."""
-    names = tuple(one.table for one in past)
-    for one in past:
+    names = tuple(one.table for one in rewinds)
+    for one in rewinds:
         _refuse_what_is_gone(one, catalog, lake, names)  # asked again: a VACUUM may have come since the plan
         if _is_empty(one, path := lake / one.table.replace(".", "/", 1)):
             lay_empty(Held(one.table, path), folder / "lake")
         for held in _as_it_was(one, lake):
             link_table(held, folder / "lake")
-    staged = Staged(tables=names, base={one.table: one.newest for one in past}, code={}, versions={})
+    staged = Staged(tables=names, base={one.table: one.newest for one in rewinds}, code={}, versions={})
     staged.write(folder)
     return staged
 
 
-def _is_empty(one: Past, path: Path) -> bool:
+def _is_empty(one: Rewind, path: Path) -> bool:
     """Whether a table goes back to where it had taken nothing, which its log does not tell any more."""
     return not one.version and bool(opens_from(path))
 
 
-def _as_it_was(one: Past, lake: Path) -> Iterator[Held]:
+def _as_it_was(one: Rewind, lake: Path) -> Iterator[Held]:
     """The table, and those beside it; nothing is beside a table that has taken nothing."""
     if not _is_empty(one, lake / one.table.replace(".", "/", 1)):
         yield from laid_out(lake, one.table, one.version)
@@ -237,7 +237,7 @@ def _others(lineage: Lineage, catalog: Catalog, chosen: Mapping[str, int]) -> di
     return found
 
 
-def _past(lineage: Lineage, name: str, version: int) -> Past:
+def _rewind(lineage: Lineage, name: str, version: int) -> Rewind:
     newest = lineage.newest(name)
     then, now = (lineage.entry(name, at) for at in (version, newest))
     logged = read_log(lineage.path(name), version)
@@ -249,7 +249,7 @@ def _past(lineage: Lineage, name: str, version: int) -> Past:
         for entry in _since(lineage, one, at):
             if entry.kind in _DECISIONS and entry.command:
                 undone.add(entry.command)
-    return Past(
+    return Rewind(
         table=name, newest=newest, version=version, at=at, again=now.totals.read - read,
         undone=tuple(sorted(undone)),
     )  # fmt: skip
@@ -265,7 +265,7 @@ def _since(lineage: Lineage, name: str, moment: datetime | None) -> Iterator[Ent
             yield logged.entry
 
 
-def _refuse_what_is_gone(one: Past, catalog: Catalog, lake: Path, names: tuple[str, ...]) -> None:
+def _refuse_what_is_gone(one: Rewind, catalog: Catalog, lake: Path, names: tuple[str, ...]) -> None:
     """What an input that stays has added since must be there, to be taken again; a view looks at what there is."""
     declared, lineage = catalog[one.table], Lineage(lake)
     entry = lineage.entry(one.table, one.version)

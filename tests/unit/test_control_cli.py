@@ -24,7 +24,7 @@ from deltaworks.control import Store
 from deltaworks.engine import backfill, rebuild, recomputing, rewind
 from deltaworks.engine.backfill import Backfilled
 from deltaworks.engine.publish import Staged
-from deltaworks.engine.rewind import Past
+from deltaworks.engine.rewind import Rewind
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
@@ -493,8 +493,8 @@ def test_order_without_steps_is_given_no_time(own: Store) -> None:
 def laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it that whatever is computed again, or goes back to version 4, lies in its folder already."""
 
-    def past(table: str, **_: object) -> tuple[Past, ...]:
-        return (Past(table=table, newest=9, version=4, at=None, again=3, undone=()),)
+    def past(table: str, **_: object) -> tuple[Rewind, ...]:
+        return (Rewind(table=table, newest=9, version=4, at=None, again=3, undone=()),)
 
     def taken_again(*_: object, **__: object) -> Backfilled:
         return Backfilled(staged=staged, batches=1, read=3, gone=0, come=1)

@@ -100,11 +100,11 @@ def test_first_batch_waits_for_no_turn_without_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, batches: int, after_seconds: float, has_looked: bool
 ) -> None:
     """The loop keeps off the lock until the stream has looked for rows once, or has had its time for that."""
-    driver = changes_driver(tmp_path)
-    driver.flow = SimpleNamespace(pulse=Pulse(batches=batches))  # type: ignore[assignment]  # all that is asked
+    driver: Any = changes_driver(tmp_path)  # with a stand-in that has all that is asked
+    driver.flow = SimpleNamespace(pulse=Pulse(batches=batches))
     monkeypatch.setattr(time, "monotonic", lambda: after_seconds)
 
-    assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked  # type: ignore[arg-type]  # its status is asked
+    assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked
 
 
 @pytest.mark.parametrize(("does", "turns"), [("Initializing sources", 1), ("Waiting for data to arrive", 3)])
@@ -113,16 +113,14 @@ def test_loop_does_nothing_before_the_first_look(
 ) -> None:
     """But for a stream that has ended: what it brought is to be taken by all tables."""
     monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
-    driver, did = changes_driver(tmp_path), list[object]()
+    did = list[object]()
+    driver: Any = changes_driver(tmp_path)  # with stand-ins that have all that is asked
     driver.drain = True
-    driver.flow = SimpleNamespace(pulse=Pulse(), behind=lambda: False)  # type: ignore[assignment]  # all that is asked
-    driver.orders = SimpleNamespace(in_hand=None)  # type: ignore[assignment]  # the same
+    driver.flow = SimpleNamespace(pulse=Pulse(), behind=lambda: False)
+    driver.orders = SimpleNamespace(in_hand=None)
     monkeypatch.setattr(driver, "_between_batches", did.append)
-    closing: Any = SimpleNamespace(announce=lambda: None)
-    query: Any = Quiet(looks=2, does=does)
-    nobody: Any = None
 
-    driver._loop(nobody, query, closing)
+    driver._loop(None, Quiet(looks=2, does=does), SimpleNamespace(announce=lambda: None))
 
     assert len(did) == turns
 

@@ -10,7 +10,7 @@ from deltaworks import catalog
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.publish import Staged, behind_topics
-from deltaworks.engine.rewind import Past, before, plan, stage
+from deltaworks.engine.rewind import Rewind, before, plan, stage
 from deltaworks.errors import CommandError, DeltaworksError, LakeError
 from deltaworks.settings import ROOT
 from tests.arrow_flows import ArrowOwner
@@ -28,7 +28,7 @@ def shop(folder: Path) -> Shop:
     return project
 
 
-def staged(owner: ArrowOwner, table: str, to: int | datetime, *, name: str = "one") -> tuple[Past, ...]:
+def staged(owner: ArrowOwner, table: str, to: int | datetime, *, name: str = "one") -> tuple[Rewind, ...]:
     """Lay it out as it was, in the folder that the order to publish it names."""
     past = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=to)
     folder = owner.settings.data / "staged" / name

@@ -1,6 +1,6 @@
 """Names of Spark that are not public, for what no public one gives: a plan that is kept, computed on this thread.
 
-All of them stand in this folder, for Spark 4.2.0. `NAMES` lists them, and a test asks the JVM which it still has: a
+`NAMES` lists all of them, for Spark 4.2.0, and a test asks the JVM which it still has: a
 newer Spark that lacks one makes that test fail, and every transform take Spark's ordinary way.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.java_gateway import JavaObject, JVMView  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import JavaObject, JVMView
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 

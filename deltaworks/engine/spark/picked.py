@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from deltaworks.engine.spark.internals import execution_of, listed, rdd_id

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Container, Iterator
 
-from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]  # py4j has no types
+from py4j.java_gateway import JavaObject
 
 from deltaworks.engine.plans import instabilities
 from deltaworks.engine.spark.internals import Internals, listed, rdd_id

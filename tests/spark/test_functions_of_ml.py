@@ -1,7 +1,5 @@
 """A session starts without what Spark ML adds, and has it as soon as it is asked for."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from pyspark.ml.feature import VectorAssembler
@@ -9,19 +7,12 @@ from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.settings import ROOT
+from tests.own_session import run_with_session
 
 _PROVIDERS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 _PROGRAM = """
-import sys
-from pathlib import Path
-
-from deltaworks.engine.session import open_session
 from deltaworks.engine.spark.internals import scala_object
-from deltaworks.settings import ROOT, AppSettings, Settings
 
-settings = Settings.load(ROOT, environment={}, data=Path(sys.argv[1]))
-spark = open_session(name="first", settings=settings, app=AppSettings(), brief=True)
 known = scala_object(spark._jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").internal()
 for _ in range(2):
     print("vector_to_array" in known.listFunction().mkString(" "))
@@ -41,14 +32,7 @@ def test_functions_of_ml_are_there_when_they_are_asked_for(spark: SparkSession) 
 
 def test_they_are_added_when_something_of_ml_is_looked_up_and_not_before(tmp_path: Path) -> None:
     """In a process of its own: in others somebody may have looked."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run_with_session(_PROGRAM, tmp_path)
 
     assert done.stdout.split() == ["False", "True"]
 
