@@ -31,6 +31,7 @@ from deltaworks.engine.same_log import Asked, refuse_others
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
+from deltaworks.engine.spark.planned import PLANS
 from deltaworks.engine.stretches import times
 from deltaworks.engine.trimming import (
     COMMITS_FOLLOWED,
@@ -352,7 +353,8 @@ class Flow:
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
         if self._large:
             suit(spark, many_rows=True)
-        rows = None if self._large else collected(batch, during="read")
+        with PLANS.paused():
+            rows = None if self._large else collected(batch, during="read")
         took = 0
         for writer in self.bronze:
             turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)

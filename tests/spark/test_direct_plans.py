@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from deltaworks.engine.spark.direct_plan import DirectPlan
-from deltaworks.engine.spark.internals import NAMES
+from deltaworks.engine.spark.direct_plan import DirectPlan, planning_session
+from deltaworks.engine.spark.internals import NAMES, Internals
 from deltaworks.engine.spark.picked import Picked
 from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.writer import frame
@@ -51,6 +51,16 @@ def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> 
     assert len(set(seen) - {"rows", "no rows", "not analysed"}) >= 8, "rows that raise in many ways"
     assert seen["rows"] > MADE
     assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
+
+
+def test_a_jvm_is_asked_by_one_spark_after_the_other(spark: SparkSession) -> None:
+    """Each looks all names up for itself: the classes that are compiled for them are the same ones."""
+    given = pa.table({"a": [1, 2]})
+    for _ in range(2):
+        plan = DirectPlan(
+            planning_session(spark), Internals(spark), lambda rows: rows["t"].groupBy().sum("a"), {"t": given.schema}
+        )
+        assert plan({"t": given}).to_pylist() == [{"sum(a)": 3}]
 
 
 def test_bisection_finds_the_same_rows(room: Room) -> None:

@@ -1,18 +1,30 @@
 package deltaworks;
 
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashSet;
+import java.util.Map;
 import java.util.Set;
 
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.CoalesceExec;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.UnionExec;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 
 /**
- * What an analysed plan is made of: asked from Python, each node would be some round trips.
+ * What plans are made of: asked from Python, each node would be some round trips.
  *
- * Spark's own toJSON says it too, by Scala's reflection, which takes most of a second to start and nothing else needs.
+ * Spark's own toJSON says some of it too, by Scala's reflection, which takes most of a second to start and nothing else needs.
  * Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
  */
 public final class PlanNodes {
@@ -29,6 +41,88 @@ public final class PlanNodes {
     PlanNodes nodes = new PlanNodes();
     nodes.add(plan);
     return String.join(" ", nodes.words);
+  }
+
+  /** Gives the class of a node, by its name without what it is in. */
+  public String kind(Object node) {
+    return node.getClass().getSimpleName();
+  }
+
+  /** Gives Spark's number of a column. */
+  public long number(NamedExpression column) {
+    return column.exprId().id();
+  }
+
+  /**
+   * Gives the columns of an analysed plan of projections that only pick and rename those of its one leaf.
+   *
+   * First the number of the RDD that the leaf reads, then for each column its place among the leaf's.
+   */
+  public String picked(LogicalPlan plan) {
+    if (plan instanceof LogicalRDD) {
+      return String.valueOf(((LogicalRDD) plan).rdd().id());
+    }
+    StringBuilder told = new StringBuilder();
+    Map places = places(plan, told);
+    scala.collection.Iterator columns = plan.output().iterator();
+    while (columns.hasNext()) {
+      told.append(' ').append(places.get(numberOf(columns.next())));
+    }
+    return told.toString();
+  }
+
+  private Map places(LogicalPlan plan, StringBuilder leaf) {
+    Map places = new HashMap();
+    if (plan instanceof Project) {
+      Map below = places(((Project) plan).child(), leaf);
+      scala.collection.Iterator columns = ((Project) plan).projectList().iterator();
+      while (columns.hasNext()) {
+        Object column = columns.next();
+        Object source = column instanceof Alias ? ((Alias) column).child() : column;
+        places.put(numberOf(column), below.get(numberOf(source)));
+      }
+    } else {
+      leaf.append(((LogicalRDD) plan).rdd().id());
+      scala.collection.Iterator columns = plan.output().iterator();
+      while (columns.hasNext()) {
+        places.put(numberOf(columns.next()), Integer.valueOf(places.size()));
+      }
+    }
+    return places;
+  }
+
+  private Long numberOf(Object column) {
+    return Long.valueOf(((NamedExpression) column).exprId().id());
+  }
+
+  /** Gives for each node of a plan to execute, those below it first: its kind, its RDD or -1, how many subqueries. */
+  public String executed(SparkPlan plan) {
+    StringBuilder told = new StringBuilder();
+    tell(plan, told);
+    return told.toString();
+  }
+
+  private void tell(SparkPlan plan, StringBuilder told) {
+    scala.collection.Iterator children = plan.children().iterator();
+    while (children.hasNext()) {
+      tell((SparkPlan) children.next(), told);
+    }
+    int reads = plan instanceof RDDScanExec ? ((RDDScanExec) plan).rdd().id() : -1;
+    told.append(kind(plan)).append(' ').append(reads).append(' ').append(plan.subqueries().size()).append('\n');
+  }
+
+  /** Gives a plan without exchanges, its unions of one partition, as all that it reads are. */
+  public SparkPlan onePartition(SparkPlan plan) {
+    Object[] children = new Object[plan.children().size()];
+    for (int at = 0; at < children.length; at++) {
+      children[at] = onePartition((SparkPlan) plan.children().apply(at));
+    }
+    if (plan instanceof ShuffleExchangeExec) {
+      return (SparkPlan) children[0];
+    }
+    SparkPlan made = (SparkPlan) plan.withNewChildren(
+        scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(children));
+    return plan instanceof UnionExec ? new CoalesceExec(1, made) : made;
   }
 
   private void add(Object field) {

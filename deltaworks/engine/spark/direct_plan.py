@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, kinds_of, rdd_id
+from deltaworks.engine.spark.internals import Internals, PassedFile, TooMuchResultError, execution_of, kinds_of
 from deltaworks.engine.spark.picked import picked
 from deltaworks.engine.spark.pushed_keys import PushedKeys, pushed_keys
 from deltaworks.engine.spark.refusals import NotDirectError, one_partition, refuse_unstable
@@ -31,6 +32,8 @@ PLANNING = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Exchanges are taken out of the plan: one partition is what is left.
     "spark.sql.shuffle.partitions": "1",
+    # Where each column was made is not asked: errors are told by the ordinary way.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     # How much a result is can only be asked between its batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
@@ -64,6 +67,7 @@ class DirectPlan:
         self._lock = threading.Lock()
         self._file = PassedFile()
         self._cells: dict[str, Any] = {}
+        self._leaves: dict[int, str] = {}
         self._schemas: dict[str, pa.Schema] = {}
         with internals.active(session):
             frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}
@@ -72,19 +76,18 @@ class DirectPlan:
             """What it gives, as Spark's own toArrow does."""
             self._made, self._frames, self._session = made, frames, session
             kinds = kinds_of(made)
-            leaves = {rdd_id(execution_of(frame).analyzed()): name for name, frame in frames.items()}
-            self.picked = picked(made, kinds, leaves)
+            self.picked = picked(made, kinds, self._leaves, self._schemas, internals)
             """What it only picks; None where it does more."""
             if self.picked is None:
                 refuse_unstable(kinds)
-                self._plan(leaves)
+                self._plan()
             else:
                 self._file.close()  # nothing passes through it
 
-    def _plan(self, leaves: Mapping[int, str]) -> None:
+    def _plan(self) -> None:
         internals, executed = self._spark, execution_of(self._made).executedPlan()
         # one row more than is taken: that there are more is all that is asked of them
-        plan = internals.new_limit(ROWS_MAX + 1, one_partition(executed, leaves, internals))
+        plan = internals.new_limit(ROWS_MAX + 1, one_partition(executed, self._leaves, internals))
         self._rdd = self._made._jdf.toArrowBatchRdd(plan)  # noqa: SLF001  # there is no public name for it
         partitions = self._rdd.partitions()
         if len(partitions) != 1:
@@ -134,22 +137,20 @@ class DirectPlan:
 
         That is nothing while it is planned: a function that asks its rows raises then, and takes the ordinary way.
         """
-        self._schemas[name] = _arrow(from_arrow_schema(schema))
-        frame, internals = self._frame(session, schema), self._spark
-        cell = internals.new_array(internals.object, 1)
-        partitions = execution_of(frame).analyzed().rdd().partitions()
-        if len(partitions) != 1:
-            raise NotDirectError(f"input {name} has {len(partitions)} partitions")
-        getattr(partitions[0], "values_$eq")(internals.array_seq.unsafeWrapArray(cell))
-        self._cells[name] = cell
-        return frame
+        made = self._made_input(session, schema)
+        if (partitions := made.hold()) != 1:
+            raise NotDirectError(f"input {name} has {partitions} partitions")
+        self._schemas[name], self._cells[name] = _arrow(from_arrow_schema(schema)), made.cell()
+        self._leaves[made.number()] = name
+        return DataFrame(made.frame(), session)
 
     def _frame(self, session: SparkSession, schema: pa.Schema) -> DataFrame:
-        """A frame without rows, which is an RDD of Arrow batches."""
-        types, internals, java = from_arrow_schema(schema), self._spark, session._jsparkSession  # noqa: SLF001  # the only way to an RDD of Arrow
-        seed = internals.sequence([_empty(_arrow(types)).serialize().to_pybytes()]).iterator()
-        frame = internals.arrow.toDataFrame(seed, java.parseDataType(types.json()), java, "UTC", False, False)
-        return DataFrame(frame, session)
+        """A frame without rows."""
+        return DataFrame(self._made_input(session, schema).frame(), session)
+
+    def _made_input(self, session: SparkSession, schema: pa.Schema) -> JavaObject:
+        types = from_arrow_schema(schema)
+        return self._spark.input(session, types, _empty(_arrow(types)))
 
     def _one(self, name: str, rows: pa.Table) -> pa.RecordBatch:
         """Rows as one record batch, in the types that the plan reads."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject, JVMView
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
+from pyspark.sql.types import StructType
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.SparkEnv": ("blockManager", "memoryManager", "metricsSystem"),
@@ -33,6 +34,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.expressions.Cast": ("dataType",),
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children",),
     "org.apache.spark.sql.catalyst.expressions.Literal": ("value",),
+    "org.apache.spark.sql.catalyst.expressions.NamedExpression": ("exprId",),
     "org.apache.spark.sql.catalyst.plans.logical.Aggregate": ("aggregateExpressions", "groupingExpressions"),
     "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
@@ -54,7 +56,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "executedPlan", "optimizedPlan"),
     "org.apache.spark.sql.execution.RDDScanExec": ("rdd",),
     "org.apache.spark.sql.execution.SparkPlan": ("children", "subqueries"),
+    "org.apache.spark.sql.execution.UnionExec": (),
     "org.apache.spark.sql.execution.arrow.ArrowConverters": ("toDataFrame",),
+    "org.apache.spark.sql.execution.exchange.ShuffleExchangeExec": (),
     "org.apache.spark.sql.ml.InternalFunctionRegistration$": (),
     "org.apache.spark.storage.BlockManager": ("registerTask", "releaseAllLocksForTask"),
     "org.codehaus.janino.SimpleCompiler": ("cook", "getClassLoader", "setParentClassLoader"),
@@ -63,7 +67,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 _FIRST_ATTEMPT = 1 << 40
 """Tasks register locks by their number: never one that Spark gives."""
 _attempts = count(_FIRST_ATTEMPT)
-_TASK, _NODES = (Path(__file__).with_name(f"{name}.java") for name in ("DirectTask", "PlanNodes"))
+_TASK, _NODES, _INPUT = (Path(__file__).with_name(f"{name}.java") for name in ("DirectTask", "PlanNodes", "PlanInput"))
 _SENT_BYTES_MAX = 2**18
 """Larger rows go in by file: py4j writes bytes as text."""
 
@@ -99,7 +103,7 @@ def execution_of(frame: DataFrame) -> JavaObject:
 
 def kinds_of(frame: DataFrame) -> Collection[str]:
     """What a frame's analysed plan is made of, as `PlanNodes.java` tells it."""
-    return str(_teller(frame.sparkSession._jvm).of(execution_of(frame).analyzed())).split(" ")  # noqa: SLF001  # the only way to the JVM
+    return str(_nodes(frame.sparkSession._jvm).of(execution_of(frame).analyzed())).split(" ")  # noqa: SLF001  # the only way to the JVM
 
 
 def text_of(node: JavaObject) -> str:
@@ -120,19 +124,16 @@ class Internals:
         jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
         assert jvm is not None
         env = scala_object(jvm, "org.apache.spark.SparkEnv").get()
-        self.jvm, self.new_array = jvm, spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001  # the same
-        self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _compiled(jvm, _TASK)
-        self.arrow = scala_object(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters")
-        self.array_seq = scala_object(jvm, "scala.collection.immutable.ArraySeq")
+        self.jvm = jvm
+        self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _made(jvm, _TASK)
+        self.nodes, self._inputs = _nodes(jvm), _made(jvm, _INPUT)
         self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
         self.none = scala_object(jvm, "scala.None")
         self.converters = jvm.scala.jdk.javaapi.CollectionConverters
         self.new_limit = jvm.org.apache.spark.sql.execution.LocalLimitExec
-        self.new_coalesce = jvm.org.apache.spark.sql.execution.CoalesceExec
         self.new_alias = jvm.org.apache.spark.sql.catalyst.expressions.Alias
         self.columns = scala_object(jvm, "org.apache.spark.sql.classic.ExpressionUtils")
         self.read_file = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile
-        self.object = jvm.java.lang.Object
         self._settings: tuple[SparkSession, JavaObject] | None = None
 
     @contextmanager
@@ -147,6 +148,19 @@ class Internals:
                 self.sessions.setActiveSession(before.get())
             else:
                 self.sessions.clearActiveSession()
+
+    def input(self, session: SparkSession, types: StructType, empty: pa.RecordBatch) -> JavaObject:
+        """A frame without rows of one partition, with the array that can hold them; see `PlanInput.java`."""
+        java = session._jsparkSession  # noqa: SLF001  # the only way to Java's session
+        return self._inputs.of(java, empty.serialize().to_pybytes(), types.json())
+
+    def kind(self, node: JavaObject) -> str:
+        """The class of a plan's node, or of an expression, by its name alone."""
+        return str(self.nodes.kind(node))
+
+    def number(self, column: JavaObject) -> int:
+        """Spark's number of a column."""
+        return int(self.nodes.number(column))
 
     def sequence(self, many: list[Any]) -> JavaObject:
         """Java objects as a Scala sequence."""
@@ -192,16 +206,25 @@ class Internals:
 
 
 @lru_cache(maxsize=1)
-def _teller(jvm: JVMView) -> JavaObject:
-    return _compiled(jvm, _NODES)
+def _nodes(jvm: JVMView) -> JavaObject:
+    return _made(jvm, _NODES)
 
 
+def _made(jvm: JVMView, source: Path) -> JavaObject:
+    """An instance of a class of ours."""
+    return _compiled(jvm, source).getConstructors()[0].newInstance(None)
+
+
+@lru_cache(maxsize=3)
 def _compiled(jvm: JVMView, source: Path) -> JavaObject:
-    """An instance of a class of ours, compiled by Spark's own compiler for the classes that Spark has."""
+    """A class of ours, compiled by Spark's own compiler for the classes that Spark has.
+
+    Once in a JVM: py4j keeps methods by the name of their class, and would call those of the first.
+    """
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(scala_object(jvm, "org.apache.spark.SparkEnv").getClass().getClassLoader())
     compiler.cook(source.read_text())
-    return compiler.getClassLoader().loadClass(f"deltaworks.{source.stem}").getConstructors()[0].newInstance(None)
+    return compiler.getClassLoader().loadClass(f"deltaworks.{source.stem}")
 
 
 class PassedFile:

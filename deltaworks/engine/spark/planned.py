@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,6 +65,20 @@ class Plans:
         self._session: SparkSession | None = None
         self._internals: Internals | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._may_plan = threading.Event()
+        self._may_plan.set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Plan nothing beside this meanwhile, so that it has the processors: what is asked for is planned all the same.
+
+        For what all tables wait for.
+        """
+        self._may_plan.clear()
+        try:
+            yield
+        finally:
+            self._may_plan.set()
 
     def way(self, place: str, key: Key, make: Make, spark: SparkSession) -> Way:
         """The way of what has this key, planned now if it is not yet."""
@@ -78,6 +93,7 @@ class Plans:
         context = spark.sparkContext
 
         def run() -> None:
+            self._may_plan.wait()
             if self._context in (None, context):  # else that Spark has been stopped meanwhile
                 try:
                     task()

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import Any
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
@@ -108,7 +107,7 @@ def with_expressions(frame: DataFrame, expressions: Mapping[str, Expression]) ->
     """A column for each of these expressions over an input."""
     mine = {str(one.name()): one for one in listed(execution_of(frame).analyzed().output())}
     given = {
-        _id(column): one.spark.named(mine[str(column.name())], column)
+        one.spark.number(column): one.spark.named(mine[str(column.name())], column)
         for one in expressions.values() for column in one.columns
     }  # fmt: skip
     return frame.select(*given.values()).select(
@@ -126,10 +125,12 @@ class _Node:
     scan: int | None
     """Which one it is, where it is an input."""
 
+    spark: Internals
+
     @cached_property
     def ids(self) -> frozenset[int]:
         """The numbers of its columns."""
-        return frozenset(_id(one) for one in listed(self.java.output()))
+        return frozenset(self.spark.number(one) for one in listed(self.java.output()))
 
 
 class _Plan:
@@ -163,13 +164,13 @@ class _Plan:
         return PushedKeys(scans=scans, expressions=self._expressions)
 
     def _node(self, java: JavaObject) -> _Node:
-        kind, children = _kind(java), [self._node(child) for child in listed(java.children())]
+        kind, children = self._kind(java), [self._node(child) for child in listed(java.children())]
         scan = None
         if not children:
             name = self._inputs.get(rdd_id(java)) if kind == "LogicalRDD" else None
             self._names.append(name or "")
             scan = len(self._names) - 1
-        return _Node(java=java, kind=kind, children=children, scan=scan)
+        return _Node(java=java, kind=kind, children=children, scan=scan, spark=self._spark)
 
     def _look(self, node: _Node, alternatives: list[_Equals]) -> None:
         """Follow conditions down to the inputs; of `alternatives` one holds for each row that is needed."""
@@ -178,11 +179,11 @@ class _Plan:
                 mine = list(self._equals(node.java.condition()))
                 self._look(node.children[0], [[*one, *mine] for one in alternatives])
             case "Project":
-                made = dict(_made(node.java.projectList()))
-                only_passed = all(_is_column(one) and _id(one) == name for name, one in made.items())
+                made = dict(self._made(node.java.projectList()))
+                only_passed = all(self._is_column(one) and self._id(one) == name for name, one in made.items())
                 self._look(node.children[0], alternatives if only_passed else self._instead(alternatives, [made]))
             case "Expand":
-                ids = [_id(one) for one in listed(node.java.output())]
+                ids = [self._id(one) for one in listed(node.java.output())]
                 made_of = [dict(zip(ids, listed(one), strict=True)) for one in listed(node.java.projections())]
                 few = len(made_of) <= ALTERNATIVES_MAX
                 self._look(node.children[0], self._instead(alternatives, made_of) if few else [[]])
@@ -200,17 +201,17 @@ class _Plan:
 
     def _over(self, expression: JavaObject, made: Mapping[int, JavaObject]) -> JavaObject:
         """An expression over what its columns are made of."""
-        if _is_column(expression):
-            return made[_id(expression)]
+        if self._is_column(expression):
+            return made[self._id(expression)]
         children = listed(expression.children())
         return expression.withNewChildren(self._spark.sequence([self._over(one, made) for one in children]))
 
     def _equals(self, condition: JavaObject) -> Iterator[tuple[JavaObject, str]]:
         """What must be equal to which key."""
-        for equal in _equalities(condition):
+        for equal in self._equalities(condition):
             sides = equal.left(), equal.right()
             for mine, value in (sides, sides[::-1]):
-                if _kind(value) != "ScalarSubquery":
+                if self._kind(value) != "ScalarSubquery":
                     continue
                 key = _key(value)
                 if key in self._keys.names and _comparable(self._keys.field(key).type):
@@ -221,7 +222,7 @@ class _Plan:
         assert leaf.scan is not None
         found: dict[str, str] = {}
         for what, key in equals:
-            if _is_column(what):
+            if self._is_column(what):
                 found[key] = str(what.name())
             else:
                 found[key] = name = f"expression {next(_numbers)} of {self._names[leaf.scan]}"
@@ -235,15 +236,15 @@ class _Plan:
         if node.kind != "Join" or not node.java.condition().isDefined():
             return
         (left, right), how = node.children, str(node.java.joinType())
-        for equal in _equalities(node.java.condition().get()):
+        for equal in self._equalities(node.java.condition().get()):
             one, other = equal.left(), equal.right()
-            if {_kind(one), _kind(other)} != {"AttributeReference"}:
+            if {self._kind(one), self._kind(other)} != {"AttributeReference"}:
                 continue
-            if _id(one) in right.ids:
+            if self._id(one) in right.ids:
                 one, other = other, one
-            if _id(one) not in left.ids or _id(other) not in right.ids:  # of one side
+            if self._id(one) not in left.ids or self._id(other) not in right.ids:  # of one side
                 continue
-            mine, theirs = self._origin(left, _id(one)), self._origin(right, _id(other))
+            mine, theirs = self._origin(left, self._id(one)), self._origin(right, self._id(other))
             if mine is None or theirs is None:
                 continue
             if how in _RIGHT_NEEDS_MATCHES:
@@ -259,14 +260,14 @@ class _Plan:
         match node.kind:
             case "LogicalRDD" if node.scan is not None and self._names[node.scan]:
                 input_of = self._names[node.scan]
-                name = next(str(one.name()) for one in listed(node.java.output()) if _id(one) == column)
+                name = next(str(one.name()) for one in listed(node.java.output()) if self._id(one) == column)
                 return (node.scan, name) if _comparable(self._schemas[input_of].field(name).type) else None
             case "Filter" | "Sort":
                 return self._origin(node.children[0], column)
             case "Project":
                 return self._passed(node, node.java.projectList(), column)
             case "Aggregate":
-                grouped = {_id(one) for one in listed(node.java.groupingExpressions()) if _is_column(one)}
+                grouped = {self._id(one) for one in listed(node.java.groupingExpressions()) if self._is_column(one)}
                 return self._passed(node, node.java.aggregateExpressions(), column, among=grouped)
             case "Join":
                 (left, right), how = node.children, str(node.java.joinType())
@@ -280,25 +281,33 @@ class _Plan:
         self, node: _Node, columns: JavaObject, column: int, *, among: set[int] | None = None
     ) -> tuple[int, str] | None:
         """The origin of a column that a node passes on under this or another name."""
-        what = dict(_made(columns)).get(column)
-        if what is None or not _is_column(what) or (among is not None and _id(what) not in among):
+        what = dict(self._made(columns)).get(column)
+        if what is None or not self._is_column(what) or (among is not None and self._id(what) not in among):
             return None
-        return self._origin(node.children[0], _id(what))
+        return self._origin(node.children[0], self._id(what))
 
+    def _equalities(self, condition: JavaObject) -> Iterator[JavaObject]:
+        """The equalities that all must hold."""
+        kind = self._kind(condition)
+        if kind == "And":
+            for part in listed(condition.children()):
+                yield from self._equalities(part)
+        elif kind in ("EqualTo", "EqualNullSafe"):
+            yield condition
 
-def _equalities(condition: JavaObject) -> Iterator[JavaObject]:
-    """The equalities that all must hold."""
-    if _kind(condition) == "And":
-        for part in listed(condition.children()):
-            yield from _equalities(part)
-    elif _kind(condition) in ("EqualTo", "EqualNullSafe"):
-        yield condition
+    def _made(self, columns: JavaObject) -> Iterator[tuple[int, JavaObject]]:
+        """Columns, each with what it is made of."""
+        for one in listed(columns):
+            yield self._id(one), one.child() if self._kind(one) == "Alias" else one
 
+    def _is_column(self, expression: JavaObject) -> bool:
+        return self._kind(expression) == "AttributeReference"
 
-def _made(columns: JavaObject) -> Iterator[tuple[int, JavaObject]]:
-    """Columns, each with what it is made of."""
-    for one in listed(columns):
-        yield _id(one), one.child() if _kind(one) == "Alias" else one
+    def _id(self, column: JavaObject) -> int:
+        return self._spark.number(column)
+
+    def _kind(self, node: JavaObject) -> str:
+        return self._spark.kind(node)
 
 
 def _key(subquery: JavaObject) -> str:
@@ -310,15 +319,3 @@ def _key(subquery: JavaObject) -> str:
 def _comparable(kind: pa.DataType) -> bool:
     """Whether Arrow finds equal what Spark does: zeros of both signs and NaN are equal otherwise."""
     return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
-
-
-def _is_column(expression: JavaObject) -> bool:
-    return _kind(expression) == "AttributeReference"
-
-
-def _id(column: JavaObject) -> int:
-    return int(column.exprId().id())
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())

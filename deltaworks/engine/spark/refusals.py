@@ -5,7 +5,7 @@ from collections.abc import Collection, Container, Iterator
 from py4j.java_gateway import JavaObject
 
 from deltaworks.engine.plans import instabilities
-from deltaworks.engine.spark.internals import Internals, listed, rdd_id
+from deltaworks.engine.spark.internals import Internals
 
 _TAKEN = frozenset({
     # rows of an input; nothing else may be read
@@ -38,23 +38,22 @@ def refuse_unstable(kinds: Collection[str]) -> None:
         raise NotDirectError(finding)
 
 
-def one_partition(node: JavaObject, inputs: Container[int], spark: Internals) -> JavaObject:
+def one_partition(plan: JavaObject, inputs: Container[int], spark: Internals) -> JavaObject:
     """The plan without exchanges, over inputs of one partition each; raises NotDirectError where it cannot be.
 
     `inputs`: the RDDs of the inputs. An exchange would keep its first files, and has nothing to do.
     """
-    kind = str(node.getClass().getSimpleName())
-    children = [one_partition(child, inputs, spark) for child in listed(node.children())]
-    if kind == "RDDScanExec" and rdd_id(node) not in inputs:
-        raise NotDirectError("it reads rows that are no input's: they may be those of the first batch")
-    if kind == "ShuffleExchangeExec":
-        return children[0]
-    if kind not in _TAKEN:
-        raise NotDirectError(next(_reasons(kind)))
-    if listed(node.subqueries()):
-        raise NotDirectError(_WHY["Subquery"])
-    made = node.withNewChildren(spark.sequence(children)) if children else node
-    return spark.new_coalesce(1, made) if kind == "UnionExec" else made
+    for node in str(spark.nodes.executed(plan)).splitlines():
+        kind, rdd, subqueries = node.split(" ")
+        if kind == "RDDScanExec" and int(rdd) not in inputs:
+            raise NotDirectError("it reads rows that are no input's: they may be those of the first batch")
+        if kind == "ShuffleExchangeExec":
+            continue
+        if kind not in _TAKEN:
+            raise NotDirectError(next(_reasons(kind)))
+        if subqueries != "0":
+            raise NotDirectError(_WHY["Subquery"])
+    return spark.nodes.onePartition(plan)
 
 
 def _reasons(kind: str) -> Iterator[str]:
