@@ -52,9 +52,17 @@ class Outcome:
 
 def _raised(error: Exception) -> tuple[str, str | None, str | None, bool]:
     error = as_pyspark(error)
-    condition = error.getCondition() if isinstance(error, PySparkException) else str(error)[:500]
+    condition = error.getCondition() if isinstance(error, PySparkException) else _bare(error)
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return type(error).__name__, condition, state, is_of_rows(error)
+
+
+def _bare(error: Exception) -> str:
+    """Java's own error by its kind: its text has the number of who was asked, and threads that wait wrap it."""
+    cause, kind = getattr(error, "java_exception", None), str(error)[:500]
+    while cause is not None:
+        kind, cause = str(cause.getClass().getName()), cause.getCause()
+    return kind
 
 
 class Room:

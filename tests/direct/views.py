@@ -300,7 +300,11 @@ def _source(chance: Random, input_of: str) -> tuple[Call, str]:
     if roll < 0.7:  # filtered
         return (lambda frames: frames[input_of].where(condition)), f"{input_of} where {condition}"
     if roll < 0.85:  # once for each a and b
-        columns = [f"max(`{name}`) as `{name}`" for name in SCHEMA.names if name not in ("a", "b")]
+        # of zeros of both signs the order of rows says which is the greatest
+        columns = [
+            f"max({'x + 0d' if name == 'x' else f'`{name}`'}) as `{name}`"
+            for name in SCHEMA.names if name not in ("a", "b")
+        ]  # fmt: skip
         return (
             lambda frames: frames[input_of].groupBy("a", "b").agg(*map(F.expr, columns)).select(*SCHEMA.names),
             f"{input_of} grouped",

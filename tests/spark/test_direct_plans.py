@@ -53,6 +53,21 @@ def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> 
     assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
 
 
+@pytest.mark.parametrize("many", [60, 200_000])
+def test_a_column_that_no_result_has_refuses_no_row(room: Room, many: int) -> None:
+    """Few rows or many, in both ways: Spark's optimiser would compute it where many are in memory."""
+    given = pa.table({"a": range(many), "z": [0] * many})
+
+    def function(rows: Frames) -> DataFrame:
+        return rows["t"].withColumn("never", F.col("a") / F.col("z")).select("a")
+
+    both = Both(room, function, {"t": given.schema})
+
+    assert both.differences({"t": given}) == []
+    assert both.ordinary({"t": given}).num_rows == many
+    both.close()
+
+
 def test_a_jvm_is_asked_by_one_spark_after_the_other(spark: SparkSession) -> None:
     """Each looks all names up for itself: the classes that are compiled for them are the same ones."""
     given = pa.table({"a": [1, 2]})
