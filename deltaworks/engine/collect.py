@@ -5,6 +5,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from deltaworks.engine.phases import Phase, phase
+from deltaworks.engine.spark.internals import as_arrow
 
 
 def collected(rows: DataFrame, *, during: Phase = "compute") -> pa.Table | None:
@@ -14,7 +15,7 @@ def collected(rows: DataFrame, *, during: Phase = "compute") -> pa.Table | None:
     """
     try:
         with phase(during):
-            return rows.toArrow()
+            return as_arrow(rows)
     except Exception as error:  # Py4J wraps the JVM's exception in types that depend on where it was raised
         if _too_large(error):
             return None

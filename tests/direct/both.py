@@ -8,10 +8,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from deltaworks.engine.collect import collected
 from deltaworks.engine.halves import TooManyError
 from deltaworks.engine.poison import as_pyspark, culprits, is_of_rows
 from deltaworks.engine.spark.direct_plan import DirectPlan, planning_session
-from deltaworks.engine.spark.internals import Internals
+from deltaworks.engine.spark.internals import Internals, TooMuchResultError
 from deltaworks.engine.writers.writer import frame
 from tests.differential import contents
 
@@ -27,6 +28,11 @@ class Outcome:
     schema: pa.Schema | None = None
     raised: tuple[str, str | None, str | None, bool] | None = None
     """Class, condition, SQLSTATE, and whether it is a row's."""
+
+    @property
+    def of_a_row(self) -> bool:
+        """Whether a row raised."""
+        return self.raised is not None and self.raised[3]
 
     @classmethod
     def of(cls, compute: Callable[[], pa.Table]) -> "Outcome":
@@ -106,16 +112,21 @@ class Both:
         """As ever."""
         spark = self._room.ordinary
         frames = {name: frame(spark, rows.cast(self._inputs[name])) for name, rows in given.items()}
-        return self._function(frames).toArrow()
+        found = collected(self._function(frames))
+        assert found is not None, "more than fits into memory"
+        return found
 
     def differences(self, given: Given) -> list[str]:
         """What is different over these rows; nothing is well."""
         direct, ordinary = self.outcomes(given)
-        return list(direct.against(ordinary))
+        return [f"raised {direct.raised}"] if ordinary is None else list(direct.against(ordinary))
 
-    def outcomes(self, given: Given) -> tuple[Outcome, Outcome]:
-        """What comes of these rows directly, and ordinarily."""
-        return Outcome.of(lambda: self.direct(given)), Outcome.of(lambda: self.ordinary(given))
+    def outcomes(self, given: Given) -> tuple[Outcome, Outcome | None]:
+        """What comes of these rows directly, and ordinarily: None where it is more than a plan gives."""
+        direct = Outcome.of(lambda: self.direct(given))
+        if direct.raised is not None and direct.raised[0] == TooMuchResultError.__name__:
+            return direct, None
+        return direct, Outcome.of(lambda: self.ordinary(given))
 
     def culprits(self, given: Given, of: str) -> tuple[list[int] | str, list[int] | str]:
         """Which rows of an input raise alone: where plans are kept, which ask the ordinary way then, and ordinarily.

@@ -201,7 +201,7 @@ AGGREGATES = (
     ("min({text})", "text"), ("max({time})", "time"), ("max({double} + 0d)", "double"), ("min({moment})", "moment"),
     ("sort_array(collect_list({long}))", "list"), ("sort_array(collect_set({long}))", "list"),
     ("count_if({flag})", "long"), ("bool_or({flag})", "flag"), ("every({flag})", "flag"), ("max({binary})", "binary"),
-    ("max_by({long}, struct({text}, {long}))", "other"), ("array_max(collect_set({date}))", "date"),
+    ("max_by({same}, struct({text}, {same}))", "other"), ("array_max(collect_set({date}))", "date"),
     ("percentile({long} % 100, 0.5)", "double"), ("approx_count_distinct({text})", "long"),
     ("max(struct({long}, {text})).col2", "text"), ("bit_xor({long})", "long"), ("sum(distinct {long} % 10)", "long"),
     ("array_join(array_sort(collect_list({text})), ',')", "text"), ("median({long} % 100)", "double"),
@@ -214,14 +214,20 @@ AGGREGATES = (
 def _aggregates(making: Making, made: Relation) -> tuple[dict[str, str], list[str]]:
     over, columns, texts = making.over(made), dict[str, str](), list[str]()
     for template, kind in making.chance.sample([one for one in AGGREGATES if one[1] != "skip"], 3):
-        text = template
-        for one in SQL_TYPES:
-            while f"{{{one}}}" in text:
-                text = text.replace(f"{{{one}}}", over.make(one), 1)
+        text = _filled(template, over)
         name = making.name()
         columns[name] = kind
         texts.append(f"{text} as {quoted(name)}")
     return columns, texts
+
+
+def _filled(template: str, over: Expressions) -> str:
+    """With an expression for each gap; those called the same have the same one: of rows that tie any could be given."""
+    text = template.replace("{same}", over.make("long")) if "{same}" in template else template
+    for one in SQL_TYPES:
+        while f"{{{one}}}" in text:
+            text = text.replace(f"{{{one}}}", over.make(one), 1)
+    return text
 
 
 def _aggregate(making: Making, made: Relation) -> Relation:
@@ -295,10 +301,7 @@ def _ranked(making: Making, made: Relation) -> Relation:
     if "other" in made.columns.values():
         return _filter(making, made)
     template, kind = chance.choice(RANKED)
-    text = template
-    for one in SQL_TYPES:
-        while f"{{{one}}}" in text:
-            text = text.replace(f"{{{one}}}", over.make(one), 1)
+    text = _filled(template, over)
     by, order = making.some(made, GROUPED, 2), _order(made)
     chance.shuffle(order)
     order[0] += chance.choice((" desc", " asc nulls last", ""))

@@ -16,7 +16,7 @@ from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.writer import frame
 from tests.chance import seeded
 from tests.direct.both import Both, Outcome, Room
-from tests.direct.differences import Found, culprits_of, several, shop_functions
+from tests.direct.differences import ALONE, Found, culprits_of, several, shop_functions
 from tests.direct.rows import INPUTS, SCHEMA, rows
 
 SEED = 20_261_125
@@ -50,6 +50,7 @@ def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> 
     assert [str(one) for one in found if one.differences] == []
     assert len(set(seen) - {"rows", "no rows", "not analysed"}) >= 8, "rows that raise in many ways"
     assert seen["rows"] > MADE
+    assert seen[ALONE] < MADE / 50
     assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
 
 

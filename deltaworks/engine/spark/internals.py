@@ -116,6 +116,15 @@ def rdd_id(node: JavaObject) -> int:
     return int(node.rdd().id())
 
 
+def as_arrow(frame: DataFrame) -> pa.Table:
+    """What `toArrow` gives, also where a column has nulls of which Spark says that it has none.
+
+    Of `array(1)[index]` it says so, whatever the index is; PySpark refuses the rows then.
+    """
+    classic: Any = frame
+    return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))  # noqa: SLF001  # toArrow refuses
+
+
 class Internals:
     """What is looked up once for all plans of a JVM: each look-up is a round trip."""
 
