@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from deltaworks.analyst import connect
+from deltaworks.engine.collect import as_arrow
 from deltaworks.engine.commit import sound
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.session import open_session
@@ -136,7 +137,7 @@ def _as_batch(spark: SparkSession, owner: Owner) -> Iterator[str]:
             for name, rows in inputs.items()
         }
         table = owner.flow.inputs[declared.name].table
-        computed = load_transform(declared)(**by_short_name(frames)).toArrow()
+        computed = as_arrow(load_transform(declared)(**by_short_name(frames)))
         yield from _told(f"batch of {table.name}", contents(table.read()), contents(sound(computed, table.schema)))
 
 

@@ -5,7 +5,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from deltaworks.engine.phases import Phase, phase
-from deltaworks.engine.spark.internals import as_arrow
+from deltaworks.engine.spark.internals import unchecked_arrow
+
+
+def as_arrow(rows: DataFrame) -> pa.Table:
+    """The rows as Arrow, also where a column has nulls of which Spark says that it has none.
+
+    Of `array(1)[place]` it says so, also for a place that is null; then `toArrow` raises.
+    """
+    try:
+        return rows.toArrow()
+    except ValueError as error:
+        if "non-nullable" not in str(error):
+            raise
+        return unchecked_arrow(rows)
 
 
 def collected(rows: DataFrame, *, during: Phase = "compute") -> pa.Table | None:

@@ -353,8 +353,10 @@ class Flow:
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
         if self._large:
             suit(spark, many_rows=True)
-        with PLANS.paused():
-            rows = None if self._large else collected(batch, during="read")
+        rows = None
+        if not self._large:
+            with PLANS.paused():
+                rows = collected(batch, during="read")
         took = 0
         for writer in self.bronze:
             turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)

@@ -113,8 +113,9 @@ def _options(settings: Settings, app: AppSettings, jars: list[Path], *, brief: b
         # Change feeds go through Java's types, of which the old ones have no 10 October 1582.
         "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.ansi.enabled": "true",
-        # It computes what is asked of many rows in memory before it is seen that nobody needs some of it: a row is then
-        # refused for a column that no result has, and not where the same rows are few or are read from a table.
+        # This rule computes columns of rows in memory (where they are more than one task's) before it is seen that no
+        # result has them: a row is refused for such a column then, and not where the same rows are few, or read from
+        # files.
         "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         # Read when the first class is made, and then for good. A turn of the shop makes more than the default of 100:
         # the compilers of Scala and Java would never come to rest.

@@ -1,5 +1,6 @@
 """One function of DataFrames in both ways: by a kept plan, and as Spark computes it ordinarily."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.collect import collected
 from deltaworks.engine.halves import TooManyError
-from deltaworks.engine.poison import as_pyspark, culprits, is_of_rows
+from deltaworks.engine.poison import CAUSES_MAX, as_pyspark, culprits, is_of_rows
 from deltaworks.engine.spark.direct_plan import DirectPlan, planning_session
 from deltaworks.engine.spark.internals import Internals, TooMuchResultError
 from deltaworks.engine.writers.writer import frame
@@ -64,11 +65,14 @@ def _raised(error: Exception) -> tuple[str, str | None, str | None, bool]:
 
 
 def _bare(error: Exception) -> str:
-    """Java's own error by its kind: its text has the number of who was asked, and threads that wait wrap it."""
-    cause, kind = getattr(error, "java_exception", None), str(error)[:500]
-    while cause is not None:
-        kind, cause = str(cause.getClass().getName()), cause.getCause()
-    return kind
+    """What Java's own error comes from, without numbers: the text has that of who was asked."""
+    cause, told = getattr(error, "java_exception", None), str(error)
+    for _ in range(CAUSES_MAX):
+        if cause is None:
+            break
+        told, cause = str(cause), cause.getCause()
+    told = re.sub(r"(NullPointerException).*", r"\1", told, flags=re.DOTALL)  # Java says more of it at times
+    return re.sub(r"@[0-9a-f]+|\d+", "#", told)[:500]
 
 
 class Room:

@@ -65,7 +65,7 @@ def one(room: Room, seed: int, *, batches: int = len(KINDS), large: float = 0.0)
         if ordinary is None:
             seen["too much at once"] += 1  # for a plan: the ordinary way has no bound
             continue
-        if direct.of_a_row and ordinary.raised is None:
+        if direct.of_a_row and ordinary.raised is None and not all(one.num_rows for one in given.values()):
             seen[ALONE] += 1
             continue
         found += [f"{kind}: {line}" for line in direct.against(ordinary)]

@@ -13,7 +13,7 @@ from deltaworks.engine.spark.direct_plan import DirectPlan, planning_session
 from deltaworks.engine.spark.internals import NAMES, Internals
 from deltaworks.engine.spark.picked import Picked
 from deltaworks.engine.spark.refusals import NotDirectError
-from deltaworks.engine.writers.writer import frame
+from deltaworks.engine.writers.writer import ONE_TASK_BYTES_MAX, frame
 from tests.chance import seeded
 from tests.direct.both import Both, Outcome, Room
 from tests.direct.differences import ALONE, Found, culprits_of, several, shop_functions
@@ -48,15 +48,15 @@ def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> 
     seen = sum((Counter(one.seen) for one in found), Counter[str]())
 
     assert [str(one) for one in found if one.differences] == []
-    assert len(set(seen) - {"rows", "no rows", "not analysed"}) >= 8, "rows that raise in many ways"
+    in_many_ways = set(seen) - {"rows", "no rows", "not analysed", "too much at once", ALONE}
+    assert len(in_many_ways) >= 8, "rows that raise"
     assert seen["rows"] > MADE
-    assert seen[ALONE] < MADE / 50
     assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
 
 
-@pytest.mark.parametrize("many", [60, 200_000])
+@pytest.mark.parametrize("many", [60, ONE_TASK_BYTES_MAX // 8])
 def test_a_column_that_no_result_has_refuses_no_row(room: Room, many: int) -> None:
-    """Few rows or many, in both ways: Spark's optimiser would compute it where many are in memory."""
+    """Few rows, and more than are made one task, in both ways: Spark's optimiser would compute it of those."""
     given = pa.table({"a": range(many), "z": [0] * many})
 
     def function(rows: Frames) -> DataFrame:
@@ -69,14 +69,26 @@ def test_a_column_that_no_result_has_refuses_no_row(room: Room, many: int) -> No
     both.close()
 
 
-def test_a_jvm_is_asked_by_one_spark_after_the_other(spark: SparkSession) -> None:
-    """Each looks all names up for itself: the classes that are compiled for them are the same ones."""
+@pytest.mark.parametrize("text", ["array(7L)[a]", "array(array(7L)[a])", "struct(array(7L)[a] as b)"])
+def test_nulls_are_given_where_spark_says_that_there_are_none(room: Room, text: str) -> None:
+    """Spark takes an item of an array for one that is there, whatever its place is."""
+    given = pa.table({"a": pa.array([0, None], pa.int32())})
+    both = Both(room, lambda rows: rows["t"].selectExpr(f"{text} as x"), {"t": given.schema})
+
+    assert both.differences({"t": given}) == []
+    assert [repr(row).count("7") for row in both.ordinary({"t": given}).to_pylist()] == [1, 0]
+    both.close()
+
+
+def test_names_that_are_looked_up_again_are_those_of_the_same_classes(spark: SparkSession) -> None:
+    """As another Spark of the same JVM does: py4j calls methods by the name of their class."""
     given = pa.table({"a": [1, 2]})
     for _ in range(2):
         plan = DirectPlan(
             planning_session(spark), Internals(spark), lambda rows: rows["t"].groupBy().sum("a"), {"t": given.schema}
         )
         assert plan({"t": given}).to_pylist() == [{"sum(a)": 3}]
+        plan.close()
 
 
 def test_bisection_finds_the_same_rows(room: Room) -> None:

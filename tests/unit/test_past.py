@@ -196,7 +196,7 @@ def test_a_log_stays_as_short_as_it_was_however_long_the_past_is(numbers: Number
 
 def test_an_owner_that_dies_anywhere_leaves_each_version_in_log_or_past(numbers: Numbers, tmp_path: Path) -> None:
     """It dies before and after each step in turn; the next owner goes on, and ends as if nobody had died."""
-    fill(numbers, 40)
+    fill(numbers, 24)
     saved, died = tmp_path / "saved", set[str]()
     shutil.copytree(numbers.path, saved)
     for deadly in range(1, 1_000):
@@ -341,16 +341,16 @@ def test_who_asks_writes_nothing_into_the_lake_and_leaves_nothing(numbers: Numbe
 
 def test_a_past_of_another_life_makes_way(numbers: Numbers, tmp_path: Path) -> None:
     """As after a copy of a lake at work: the log is of the time when it began, the past of when it ended."""
-    fill(numbers, 30)
+    fill(numbers, 20)
     begun = numbers.version + 1
     shutil.copytree(numbers.path, tmp_path / "log")
-    fill(numbers, 60)
+    fill(numbers, 30)
     numbers.cut()
     shutil.copytree(numbers.path / PAST, tmp_path / "log" / PAST)
     shutil.rmtree(numbers.path)
     shutil.copytree(tmp_path / "log", numbers.path)
     del numbers.rows[begun:], numbers.times[begun:]
-    fill(numbers, 90)
+    fill(numbers, 45)
 
     numbers.cut()
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A frame over an RDD of one partition, whose rows are what an array of one element holds, as an Arrow batch.
+ * A frame over an RDD of one partition, without rows, or with what an array of one element holds: an Arrow batch.
  *
  * From Python each of these calls would be a round trip, some twenty for one input. Compiled by the Janino that Spark
  * brings, which knows no type parameters of methods and no lambdas.
@@ -21,7 +21,7 @@ public final class PlanInput {
   private Dataset frame;
   private LogicalRDD leaf;
 
-  /** Gives one whose array holds nothing; `empty` is an Arrow batch without rows, `schema` its types as JSON. */
+  /** Gives one, while this one only makes others; `empty` is an Arrow batch without rows, `schema` its types as JSON. */
   public PlanInput of(SparkSession session, byte[] empty, String schema) {
     PlanInput made = new PlanInput();
     scala.collection.Iterator one = scala.jdk.javaapi.CollectionConverters.asScala(
@@ -32,7 +32,7 @@ public final class PlanInput {
     return made;
   }
 
-  /** Lets the partition hold what the array does, and gives how many partitions there are; it is so with one only. */
+  /** Puts the array in the place of the rows, where there is just one partition; gives how many there are. */
   public int hold() {
     Partition[] partitions = leaf.rdd().partitions();
     if (partitions.length == 1) {

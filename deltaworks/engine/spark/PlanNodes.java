@@ -24,7 +24,8 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 /**
  * What plans are made of: asked from Python, each node would be some round trips.
  *
- * Spark's own toJSON says some of it too, by Scala's reflection, which takes most of a second to start and nothing else needs.
+ * Spark's own toJSON says some of it too, by Scala's reflection, which takes most of a second to start and nothing
+ * else needs.
  * Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
  */
 public final class PlanNodes {
@@ -59,9 +60,6 @@ public final class PlanNodes {
    * First the number of the RDD that the leaf reads, then for each column its place among the leaf's.
    */
   public String picked(LogicalPlan plan) {
-    if (plan instanceof LogicalRDD) {
-      return String.valueOf(((LogicalRDD) plan).rdd().id());
-    }
     StringBuilder told = new StringBuilder();
     Map places = places(plan, told);
     scala.collection.Iterator columns = plan.output().iterator();
@@ -144,8 +142,7 @@ public final class PlanNodes {
   }
 
   private void addNode(TreeNode node) {
-    String name = node.getClass().getName();
-    words.add(name.substring(name.lastIndexOf('.') + 1));
+    words.add(kind(node));
     scala.collection.Iterator children = node.children().iterator();
     Object first = children.hasNext() ? children.next() : null;
     if (first instanceof Literal && givesTime(node)) {

@@ -68,6 +68,7 @@ class DirectPlan:
         self._file = PassedFile()
         self._cells: dict[str, Any] = {}
         self._leaves: dict[int, str] = {}
+        """Inputs by their RDD's number."""
         self._schemas: dict[str, pa.Schema] = {}
         with internals.active(session):
             frames = {name: self._input(session, name, schema) for name, schema in inputs.items()}

@@ -7,9 +7,10 @@ newer Spark that lacks one makes that test fail, and every transform take Spark'
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.executor.TaskMetrics": (),
     "org.apache.spark.memory.TaskMemoryManager": ("cleanUpAllAllocatedMemory",),
     "org.apache.spark.rdd.ParallelCollectionPartition": ("values_$eq",),
-    "org.apache.spark.rdd.RDD": ("compute", "partitions"),
+    "org.apache.spark.rdd.RDD": ("compute", "id", "partitions"),
     "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
-    "org.apache.spark.sql.catalyst.expressions.Alias": ("child", "exprId", "name"),
+    "org.apache.spark.sql.catalyst.expressions.Alias": ("child",),
+    "org.apache.spark.sql.catalyst.expressions.ExprId": ("id",),
     "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("exprId", "name"),
     "org.apache.spark.sql.catalyst.expressions.Cast": ("dataType",),
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children",),
@@ -39,7 +41,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),
     "org.apache.spark.sql.catalyst.plans.logical.Join": ("condition", "joinType"),
-    "org.apache.spark.sql.catalyst.plans.logical.Project": ("child", "output", "projectList"),
+    "org.apache.spark.sql.catalyst.plans.QueryPlan": ("output",),
+    "org.apache.spark.sql.catalyst.plans.logical.Project": ("child", "projectList"),
     "org.apache.spark.sql.catalyst.trees.TreeNode": (
         *("children", "productIterator"),
         *("toJSON", "treeString", "withNewChildren"),
@@ -68,6 +71,7 @@ _FIRST_ATTEMPT = 1 << 40
 """Tasks register locks by their number: never one that Spark gives."""
 _attempts = count(_FIRST_ATTEMPT)
 _TASK, _NODES, _INPUT = (Path(__file__).with_name(f"{name}.java") for name in ("DirectTask", "PlanNodes", "PlanInput"))
+_compiling = threading.Lock()
 _SENT_BYTES_MAX = 2**18
 """Larger rows go in by file: py4j writes bytes as text."""
 
@@ -116,13 +120,10 @@ def rdd_id(node: JavaObject) -> int:
     return int(node.rdd().id())
 
 
-def as_arrow(frame: DataFrame) -> pa.Table:
-    """What `toArrow` gives, also where a column has nulls of which Spark says that it has none.
-
-    Of `array(1)[index]` it says so, whatever the index is; PySpark refuses the rows then.
-    """
+def unchecked_arrow(frame: DataFrame) -> pa.Table:
+    """What `toArrow` gives before it looks whether columns that have no nulls for Spark have none."""
     classic: Any = frame
-    return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))  # noqa: SLF001  # toArrow refuses
+    return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))  # noqa: SLF001  # for want of a public name
 
 
 class Internals:
@@ -134,8 +135,8 @@ class Internals:
         assert jvm is not None
         env = scala_object(jvm, "org.apache.spark.SparkEnv").get()
         self.jvm = jvm
-        self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _made(jvm, _TASK)
-        self.nodes, self._inputs = _nodes(jvm), _made(jvm, _INPUT)
+        self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _instance(jvm, _TASK)
+        self.nodes, self._inputs = _nodes(jvm), _instance(jvm, _INPUT)
         self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
         self.none = scala_object(jvm, "scala.None")
         self.converters = jvm.scala.jdk.javaapi.CollectionConverters
@@ -214,17 +215,18 @@ class Internals:
             raise TooMuchResultError
 
 
-@lru_cache(maxsize=1)
+@cache
 def _nodes(jvm: JVMView) -> JavaObject:
-    return _made(jvm, _NODES)
+    return _instance(jvm, _NODES)
 
 
-def _made(jvm: JVMView, source: Path) -> JavaObject:
-    """An instance of a class of ours."""
-    return _compiled(jvm, source).getConstructors()[0].newInstance(None)
+def _instance(jvm: JVMView, source: Path) -> JavaObject:
+    """One of a class of ours."""
+    with _compiling:
+        return _compiled(jvm, source).getConstructors()[0].newInstance(None)
 
 
-@lru_cache(maxsize=3)
+@cache
 def _compiled(jvm: JVMView, source: Path) -> JavaObject:
     """A class of ours, compiled by Spark's own compiler for the classes that Spark has.
 

@@ -16,7 +16,10 @@ def picked(
     made: DataFrame, kinds: Collection[str], inputs: Mapping[int, str], schemas: Mapping[str, pa.Schema],
     spark: Internals,
 ) -> Picked | None:  # fmt: skip
-    """What a frame picks, None where it does anything else; `kinds` of its nodes, `inputs` by their RDD's number."""
+    """What a frame picks, None where it does anything else; `kinds` of its nodes, `inputs` by their RDD's number.
+
+    `schemas`: of the inputs, by their names.
+    """
     if not {_LEAF, _PROJECT} <= set(kinds) <= {_LEAF, _PROJECT, _COLUMN, _NAMED}:
         return None
     rdd, *places = (int(one) for one in str(spark.nodes.picked(execution_of(made).analyzed())).split(" "))

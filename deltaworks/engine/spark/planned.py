@@ -70,9 +70,9 @@ class Plans:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Plan nothing beside this meanwhile, so that it has the processors: what is asked for is planned all the same.
+        """Begin no plan ahead of its turn meanwhile: this has the processors, and all tables wait for it.
 
-        For what all tables wait for.
+        What is asked for is planned all the same. Of one flow in a process.
         """
         self._may_plan.clear()
         try:

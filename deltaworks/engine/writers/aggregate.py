@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import slices
+from deltaworks.engine.collect import as_arrow
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.event_range import EventRange
@@ -127,7 +128,7 @@ class AggregateWriter:
         assert isinstance(grouped, DataFrame), "of a DataFrame comes one"
         touched = grouped.select(*self.declared.keys)
         schema = pa.schema([self.table.schema.field(key) for key in self.declared.keys])
-        keys = touched.toArrow().select(schema.names).cast(schema).group_by(schema.names).aggregate([])
+        keys = as_arrow(touched).select(schema.names).cast(schema).group_by(schema.names).aggregate([])
         replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=found.counts + left)
 
     def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
