@@ -25,8 +25,7 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
  * What plans are made of: asked from Python, each node would be some round trips.
  *
  * Spark's own toJSON says some of it too, by Scala's reflection, which takes most of a second to start and nothing
- * else needs.
- * Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
+ * else needs. Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
  */
 public final class PlanNodes {
   private final Set words = new LinkedHashSet();

@@ -107,7 +107,7 @@ def execution_of(frame: DataFrame) -> JavaObject:
 
 def kinds_of(frame: DataFrame) -> Collection[str]:
     """What a frame's analysed plan is made of, as `PlanNodes.java` tells it."""
-    return str(_nodes(frame.sparkSession._jvm).of(execution_of(frame).analyzed())).split(" ")  # noqa: SLF001  # the only way to the JVM
+    return str(_nodes(_jvm_of(frame.sparkSession)).of(execution_of(frame).analyzed())).split(" ")
 
 
 def text_of(node: JavaObject) -> str:
@@ -120,10 +120,22 @@ def rdd_id(node: JavaObject) -> int:
     return int(node.rdd().id())
 
 
+def _jvm_of(spark: SparkSession) -> JVMView:
+    jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
+    assert jvm is not None
+    return jvm
+
+
+def _java_session(spark: SparkSession) -> JavaObject:
+    return spark._jsparkSession  # noqa: SLF001  # there is no public name for it
+
+
 def unchecked_arrow(frame: DataFrame) -> pa.Table:
     """What `toArrow` gives before it looks whether columns that have no nulls for Spark have none."""
     classic: Any = frame
-    return pa.Table.from_batches(classic._collect_as_arrow(empty_list_if_zero_records=False))  # noqa: SLF001  # for want of a public name
+    # neither DataFrame.to nor when(true, column) makes Spark's Arrow say that there may be nulls
+    batches = classic._collect_as_arrow(empty_list_if_zero_records=False)  # noqa: SLF001  # toArrow refuses the rows
+    return pa.Table.from_batches(batches)
 
 
 class Internals:
@@ -131,8 +143,7 @@ class Internals:
 
     def __init__(self, spark: SparkSession) -> None:
         """Raises AttributeError or a Py4JError where Spark lacks a name."""
-        jvm = spark._jvm  # noqa: SLF001  # there is no public name for it
-        assert jvm is not None
+        jvm = _jvm_of(spark)
         env = scala_object(jvm, "org.apache.spark.SparkEnv").get()
         self.jvm = jvm
         self.blocks, self.memory, self.task = env.blockManager(), env.memoryManager(), _instance(jvm, _TASK)
@@ -150,7 +161,7 @@ class Internals:
     def active(self, session: SparkSession) -> Iterator[None]:
         """Let nodes of plans that this thread makes belong to a session: they ask for the active one, or have none."""
         before = self.sessions.getActiveSession()
-        self.sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001  # the only way to Java's session
+        self.sessions.setActiveSession(_java_session(session))
         try:
             yield
         finally:
@@ -161,8 +172,7 @@ class Internals:
 
     def input(self, session: SparkSession, types: StructType, empty: pa.RecordBatch) -> JavaObject:
         """A frame without rows of one partition, with the array that can hold them; see `PlanInput.java`."""
-        java = session._jsparkSession  # noqa: SLF001  # the only way to Java's session
-        return self._inputs.of(java, empty.serialize().to_pybytes(), types.json())
+        return self._inputs.of(_java_session(session), empty.serialize().to_pybytes(), types.json())
 
     def kind(self, node: JavaObject) -> str:
         """The class of a plan's node, or of an expression, by its name alone."""
