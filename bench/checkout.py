@@ -13,6 +13,8 @@ from deltaworks.local import jars
 from deltaworks.settings import ROOT, Settings
 
 _PREFIX = "DELTAWORKS_"
+_UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
+"""Where this is set, each process of a checkout that nobody has compiled compiles all that it imports."""
 _PINS = ("requirements/jars.sha256", "requirements/ivy.xml")
 _PORTS = "import json; from deltaworks.settings import Settings; print(json.dumps(list(Settings.load().ports)))"
 
@@ -33,6 +35,16 @@ class Checkout:
         """What it calls its ports, those of its project's processes too."""
         return list(json.loads(self.run(str(self.python), "-c", _PORTS, environment=own_environment())))
 
+    def compile(self) -> None:
+        """Compile all its Python, packages included: one that was used before would have an advantage."""
+        environment, compiles = own_environment(), ("-m", "compileall", "-q", "-j", "0")
+        for python in sorted((self.folder / ".venv").glob("*/bin/python")):
+            packages = str(python.parents[1] / "lib")
+            # some packages have templates that are no Python: it ends with 1 then
+            self.run(str(python), *compiles, packages, environment=environment, fine=(0, 1))
+        own = [str(path) for path in self.folder.iterdir() if path.suffix == ".py" or _is_own(path)]
+        self.run(str(self.python), *compiles, *own, environment=environment)
+
     def run(self, *command: str, environment: Mapping[str, str], fine: Collection[int] = (0,)) -> str:
         """Run a program in its folder, and return what it printed; raises StackError if its exit code is not fine."""
         ran = subprocess.run(
@@ -50,7 +62,13 @@ class Checkout:
 def own_environment() -> dict[str, str]:
     """This process's environment without any setting of the product: they mean this checkout, or this user's stack."""
     inherited = Settings.load(ROOT, environment={}).inherited()
-    return {name: value for name, value in inherited.items() if not name.startswith(_PREFIX)}
+    return {
+        name: value for name, value in inherited.items() if not name.startswith(_PREFIX) and name not in _UNWANTED
+    }
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
 
 
 def working_tree() -> Checkout:

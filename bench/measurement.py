@@ -17,12 +17,13 @@ from bench.marks import NAME, PAGE, Customers, Marker, PageViews, Sender, even
 from bench.program import Program, busy_seconds, resident_bytes_of
 from bench.site import Driver, Site, site
 from bench.watched import Watched
-from bench.written import Written, newest, written
+from bench.written import Written, look, written
 from deltaworks.errors import StackError
 from shop.topic import PageViewTopic
 
 BYTES_MAX = 8 * 10**9
 _SAMPLE_SECONDS = 5.0
+_LOOK_SECONDS = 60.0
 _START_SECONDS_MAX = 600.0  # the first turns of all tables take minutes on two busy cores
 _SHOP_SECONDS_MAX = 120.0
 _SEEN_SECONDS_MAX = 600.0
@@ -285,23 +286,28 @@ def _watch(there: Site, marks: _Marks, simulator: Program, plan: Plan) -> Window
     first = there.drivers()
     others = there.sessions() | {simulator.session}
     apps, most = {app: Watched() for app in first}, 0
-    versions, busy, own, begin = newest(there.settings.lake), busy_seconds(), time.process_time(), time.monotonic()
+    lake, seen = Written(), look(there.settings.lake)
+    busy, own, begin = busy_seconds(), time.process_time(), time.monotonic()
+    looked = begin
     marks.plan(lambda: even(begin, seconds=seconds, count=plan.marks, random=random))
     while (passed := time.monotonic() - begin) < seconds:
         most = max(most, _look(there, apps, first, others, seconds=passed))
         marks.must_work()
+        if (now := time.monotonic()) >= looked + _LOOK_SECONDS:
+            before, seen, looked = seen, look(there.settings.lake), now
+            lake += written(before, seen)
         time.sleep(min(_SAMPLE_SECONDS, max(0.0, begin + seconds - time.monotonic())))
     end = time.monotonic()
     _look(there, apps, first, others, seconds=end - begin)
-    lake = written(versions, newest(there.settings.lake)).per_hour(end - begin)
-    drivers = sum(one.cores for one in apps.values())
-    elsewhere, own = (busy_seconds() - busy) / (end - begin) - drivers, (time.process_time() - own) / (end - begin)
+    elsewhere, own = (busy_seconds() - busy) / (end - begin), (time.process_time() - own) / (end - begin)
+    elsewhere -= sum(one.cores for one in apps.values())
+    lake += written(seen, look(there.settings.lake))
     ages, to_gold = _ages(marks, plan, begin, end)
     return Window(
         apps=apps,
         ages=ages,
         to_gold=to_gold,
-        written=lake,
+        written=lake.per_hour(end - begin),
         memory_bytes_max=most,
         elsewhere_cores=elsewhere,
         own_cores=own,

@@ -162,6 +162,8 @@ def main(
             return found
 
         with checkouts(against, keep=keep) as chosen:
+            for checkout in chosen:
+                checkout.compile()
             sitting = sit(chosen, measured, pairs=pairs if against else 1)
         if as_json:
             print(json.dumps(as_document(sitting), indent=2, default=sorted))  # sets are lists in JSON

@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 from bench.age import Ages, Watch, added, percentile
 from bench.marks import Marker, even
-from bench.written import newest, written
+from bench.written import look, written
 from deltalake import write_deltalake
 
 
@@ -73,12 +73,12 @@ def test_watch_sees_a_mark_when_its_version_is_there(tmp_path: Path) -> None:
 def test_written_is_what_came_between_two_looks(tmp_path: Path) -> None:
     """Files, entries and bytes of all tables, of a new one too; those of before are not counted."""
     _write(tmp_path / "silver" / "known", "/")
-    begin = newest(tmp_path)
+    begin = look(tmp_path)
     _write(tmp_path / "silver" / "known", "/")
     _write(tmp_path / "silver" / "known", "/cart")
     _write(tmp_path / "gold" / "new", "/")
 
-    found = written(begin, newest(tmp_path))
+    found = written(begin, look(tmp_path))
 
     files = [*(tmp_path / "silver").rglob("*.parquet"), *(tmp_path / "gold").rglob("*.parquet")]
     first = min(files, key=lambda file: file.stat().st_mtime_ns)
