@@ -62,9 +62,7 @@ class Checkout:
 def own_environment() -> dict[str, str]:
     """This process's environment without any setting of the product: they mean this checkout, or this user's stack."""
     inherited = Settings.load(ROOT, environment={}).inherited()
-    return {
-        name: value for name, value in inherited.items() if not name.startswith(_PREFIX) and name not in _UNWANTED
-    }
+    return {name: value for name, value in inherited.items() if not name.startswith(_PREFIX) and name not in _UNWANTED}
 
 
 def _is_own(path: Path) -> bool:
