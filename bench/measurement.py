@@ -23,7 +23,7 @@ from shop.topic import PageViewTopic
 
 BYTES_MAX = 8 * 10**9
 _SAMPLE_SECONDS = 5.0
-_LOOK_SECONDS = 60.0
+_LOOK_SECONDS = 60.0  # what a log was given is counted before its owner cuts it off
 _START_SECONDS_MAX = 600.0  # the first turns of all tables take minutes on two busy cores
 _SHOP_SECONDS_MAX = 120.0
 _SEEN_SECONDS_MAX = 600.0

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 _PAST = "_past"
@@ -36,9 +36,9 @@ class Written:
 class Look:
     """What a lake had at one time."""
 
-    newest: Mapping[Path, int] = field(default_factory=dict)
+    newest: Mapping[Path, int]
     """The newest version of each table, by the folder of its log."""
-    past: Mapping[Path, int] = field(default_factory=dict)
+    past: Mapping[Path, int]
     """Bytes of the files of the tables' pasts."""
 
 
@@ -47,7 +47,7 @@ def look(lake: Path) -> Look:
     logs = [Path(folder) / "_delta_log" for folder in _tables(lake)]
     return Look(
         newest={log: max(_versions(os.listdir(log)), default=-1) for log in logs},
-        past={file: size for log in logs for file, size in _files(log.with_name(_PAST))},
+        past={file: size for log in logs for file, size in _segments(log.with_name(_PAST))},
     )
 
 
@@ -91,6 +91,6 @@ def _version(name: str) -> int:
     return int(name[:20]) if name[:20].isdecimal() else -1
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, int]]:
-    if folder.is_dir():
-        yield from ((file, file.stat().st_size) for file in folder.glob("*.zip"))
+def _segments(past: Path) -> Iterator[tuple[Path, int]]:
+    if past.is_dir():
+        yield from ((file, file.stat().st_size) for file in past.glob("*.zip"))

@@ -71,12 +71,15 @@ def test_watch_sees_a_mark_when_its_version_is_there(tmp_path: Path) -> None:
 
 
 def test_written_is_what_came_between_two_looks(tmp_path: Path) -> None:
-    """Files, entries and bytes of all tables, of a new one too; those of before are not counted."""
+    """Files, entries and bytes of all tables, of a new one too, and of pasts; those of before are not counted."""
     _write(tmp_path / "silver" / "known", "/")
     begin = look(tmp_path)
     _write(tmp_path / "silver" / "known", "/")
     _write(tmp_path / "silver" / "known", "/cart")
     _write(tmp_path / "gold" / "new", "/")
+    past = tmp_path / "silver" / "known" / "_past" / f"{0:020d}.{0:020d}.zip"
+    past.parent.mkdir()
+    past.write_bytes(b"segment")
 
     found = written(begin, look(tmp_path))
 
@@ -84,7 +87,7 @@ def test_written_is_what_came_between_two_looks(tmp_path: Path) -> None:
     first = min(files, key=lambda file: file.stat().st_mtime_ns)
     logs = [log for log in tmp_path.rglob("*.json") if log.parent.parent.name == "new" or int(log.stem) > 0]
     assert (found.files, found.commits) == (3, 3)
-    assert found.bytes == sum(file.stat().st_size for file in [*files, *logs]) - first.stat().st_size
+    assert found.bytes == sum(file.stat().st_size for file in [*files, *logs, past]) - first.stat().st_size
     assert found.per_hour(1800).files == 6
 
 
