@@ -1,7 +1,9 @@
 """Checkouts of the product, this one or another revision's. Each is used through its own programs only."""
 
 import json
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +74,35 @@ def _is_own(path: Path) -> bool:
 def working_tree() -> Checkout:
     """Return this checkout as it is, with what is not committed."""
     return Checkout(name="working tree", folder=ROOT)
+
+
+@contextmanager
+def checkouts(against: str | None, *, keep: bool) -> Iterator[list[Checkout]]:
+    """The checkouts to measure, this one last; another revision is in a scratch folder meanwhile, or is a folder.
+
+    What is compared is compiled. Raises StackError.
+    """
+    if against is None:
+        yield [working_tree()]
+        return
+    if (Path(against) / "bin/deltaworks").is_file():
+        folder = Path(against).resolve()
+        yield _compiled(Checkout(name=folder.name, folder=folder), working_tree())
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="deltaworks-revision-"))
+    scratch.chmod(0o711)  # Postgres has its own user, and its binaries are in there
+    try:
+        with worktree(against, folder=scratch / "checkout", keep=keep) as other:
+            yield _compiled(other, working_tree())
+    finally:
+        if not keep:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _compiled(*compared: Checkout) -> list[Checkout]:
+    for checkout in compared:
+        checkout.compile()
+    return list(compared)
 
 
 @contextmanager

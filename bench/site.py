@@ -117,8 +117,10 @@ def site(checkout: Checkout, *, port_first: int, keep: bool) -> Iterator[Site]:
         found.command("up", *_PARTS)
         yield found
     finally:
-        found.command("down")
-        if keep:
-            err.print(f"kept {data}")
-        else:
-            shutil.rmtree(data, ignore_errors=True)
+        try:
+            found.command("down")
+        finally:
+            if keep:
+                err.print(f"kept {data}")
+            else:
+                shutil.rmtree(data, ignore_errors=True)

@@ -40,11 +40,13 @@ def scratch(settings_for: Callable[[Path], Settings], *, parts: Collection[str],
         stack.up(settings, parts=parts)
         yield settings
     finally:
-        stack.down(settings)
-        if keep:
-            err.print(f"kept {data}")
-        else:
-            shutil.rmtree(data, ignore_errors=True)
+        try:
+            stack.down(settings)
+        finally:
+            if keep:
+                err.print(f"kept {data}")
+            else:
+                shutil.rmtree(data, ignore_errors=True)
 
 
 def ports_from(first: int) -> dict[str, int]:

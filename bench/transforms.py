@@ -1,39 +1,49 @@
-"""What the shop's transforms cost over a few rows: by kept plans, in Spark's ordinary way, and in an older revision.
+"""What the shop's transforms cost over a few rows: by direct plans, in Spark's ordinary way, and in an older revision.
 
     .venv/spark/bin/python bench/transforms.py --against 858d81b
 
 See bench/README.md.
 """
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from pyspark.sql import SparkSession
 
 from bench import functions
+from bench.checkout import Checkout, checkouts, own_environment
 from bench.program import cpu_seconds_of
+from bench.stand import run
 from deltaworks.cli.show import listing
 from deltaworks.engine.session import open_session
 from deltaworks.engine.writers.writer import frame
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import ROOT, AppSettings, Settings
 
-Given = Mapping[str, pa.Table]
 HERE = "here"
+DIRECT = "direct"
 ORDINARY = "ordinary"
+WAYS = (DIRECT, ORDINARY)
+_SETS = 4
+"""So many sets of rows take turns: every way has the same one in a round."""
+_THIS_BENCH = (
+    "import runpy, sys, types; bench = types.ModuleType('bench'); bench.__path__ = [{folder!r}];"
+    " sys.modules['bench'] = bench; runpy.run_path({program!r}, run_name='__main__')"
+)
+"""Runs this program, with this checkout's benchmarks, over the product of the folder that it is started in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +68,8 @@ class Measured:
 class Subject:
     """The shop's functions, with rows for them, in a session that drivers have."""
 
-    def __init__(self, spark: SparkSession, *, rows: int, rounds: int, seed: int) -> None:
-        """Make rows for so many rounds, the same from the same seed."""
+    def __init__(self, spark: SparkSession, *, rows: int, seed: int) -> None:
+        """Make sets of so many rows, the same from the same seed."""
         self._spark, chance = spark, Random(seed)
         self.functions = list(functions.functions(spark))
         self._rows = [
@@ -67,7 +77,7 @@ class Subject:
                 one.name: {name: functions.rows(chance, schema, rows, nulls=0) for name, schema in one.inputs.items()}
                 for one in self.functions
             }
-            for _ in range(rounds)
+            for _ in range(_SETS)
         ]
         self._planned = dict[str, Any]()
         self.ordinary = dict[str, str]()
@@ -87,26 +97,29 @@ class Subject:
             else:
                 self.ordinary[one.name] = why_not
 
-    def once(self, number: int, *, direct: bool) -> None:
+    def once(self, number: int) -> None:
         """All of them, over the rows of a round."""
         for one in self.functions:
             given, planned = self._rows[number % len(self._rows)][one.name], self._planned.get(one.name)
-            found = planned.compute(self._spark, given) if direct and planned is not None else None
+            found = None if planned is None else planned.compute(self._spark, given)
             if found is None:
                 one.call({name: frame(self._spark, rows) for name, rows in given.items()}).toArrow()
 
 
 def work(given: Mapping[str, Any]) -> None:
-    """Measure on demand: a line in for each round, a line out."""
+    """Measure on demand: a line in with the number of each round, a line out."""
     with tempfile.TemporaryDirectory(prefix="transforms-", ignore_cleanup_errors=True) as folder:
         settings = Settings.load(ROOT, environment={}, data=Path(folder))
-        spark = open_session(name="transforms", settings=settings, app=AppSettings(memory=given["memory"]))
-        subject = Subject(spark, rows=given["rows"], rounds=4, seed=given["seed"])
-        subject.plan()
+        # as drivers have it, of which older ones have but one kind
+        kind: dict[str, Any] = {"few_rows": True} if "few_rows" in inspect.signature(open_session).parameters else {}
+        spark = open_session(name="transforms", settings=settings, app=AppSettings(memory=given["memory"]), **kind)
+        subject = Subject(spark, rows=given["rows"], seed=given["seed"])
+        if given["way"] == DIRECT:
+            subject.plan()
         _say({"functions": len(subject.functions), "ordinary": subject.ordinary})
-        for number, line in enumerate(sys.stdin):
+        for line in sys.stdin:
             began, spent = time.perf_counter(), cpu_seconds_of(os.getsid(0))
-            subject.once(number, direct=line.strip() != ORDINARY)
+            subject.once(int(line))
             _say({"wall": time.perf_counter() - began, "cpu": cpu_seconds_of(os.getsid(0)) - spent})
         spark.stop()
 
@@ -116,26 +129,29 @@ def _say(what: Mapping[str, Any]) -> None:
 
 
 class Worker:
-    """A process that measures one revision when it is asked to."""
+    """A process that measures one revision in one way when it is asked to; it has measured nothing else."""
 
-    def __init__(self, name: str, checkout: Path, given: Mapping[str, Any]) -> None:
-        """Start it in that checkout."""
-        self.name, asked = name, ["--work", json.dumps(given)]
+    def __init__(self, name: str, checkout: Checkout, way: str, given: Mapping[str, Any]) -> None:
+        """Start it in that checkout. Raises DeltaworksError if it cannot measure there."""
+        self.name, self.way, asked = name, way, ["--work", json.dumps({**given, "way": way})]
+        program = _THIS_BENCH.format(folder=str(Path(__file__).parent), program=__file__)
         self._process = subprocess.Popen(
-            # its folder comes first on Python's path so, before this checkout: this program, over that product
-            [sys.executable, "-c", f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')", *asked],
-            cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            [str(checkout.python), "-c", program, *asked], env=own_environment(),
+            cwd=checkout.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,
         )  # fmt: skip
         first = self._answer()
         self.measured = Measured(functions=first["functions"], ordinary=first["ordinary"])
+        if len(self.measured.ordinary) == self.measured.functions:
+            self.way = ORDINARY
 
-    def round(self, way: str) -> Round:
-        """All functions once, by that way."""
+    def round(self, number: int) -> Round:
+        """All functions once. Raises DeltaworksError if it has ended."""
         assert self._process.stdin is not None
-        print(way, file=self._process.stdin, flush=True)
+        with suppress(BrokenPipeError):  # it says nothing then
+            print(number, file=self._process.stdin, flush=True)
         said = self._answer()
-        return Round(way=way, wall_seconds=said["wall"], cpu_seconds=said["cpu"])
+        return Round(way=self.way, wall_seconds=said["wall"], cpu_seconds=said["cpu"])
 
     def close(self) -> None:
         """End it."""
@@ -150,55 +166,43 @@ class Worker:
         raise DeltaworksError(self.name, "ended by itself", "Run it with --work to see what it says")
 
 
-@contextmanager
-def _checkouts(against: str | None) -> Iterator[dict[str, Path]]:
-    """This checkout, and a worktree of the other revision with this one's environments and jars."""
-    if against is None:
-        yield {HERE: ROOT}
-        return
-    with tempfile.TemporaryDirectory(prefix="transforms-", ignore_cleanup_errors=True) as folder:
-        other = Path(folder) / "checkout"
-        add = ["git", "worktree", "add", "--detach", str(other), against]
-        subprocess.run(add, cwd=ROOT, check=True, capture_output=True)
-        try:
-            for name in (".venv", ".jars"):
-                (other / name).symlink_to(ROOT / name)
-            yield {HERE: ROOT, against: other}
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(other)], cwd=ROOT, check=True)
-
-
 def measure(against: str | None, *, rounds: int, warm_up: int, given: Mapping[str, Any]) -> dict[str, Measured]:
-    """Rounds of both ways here, and of the other revision, in turn: the order changes from round to round."""
-    with _checkouts(against) as checkouts:
-        workers = [Worker(name, checkout, given) for name, checkout in checkouts.items()]
-        try:
-            turns = [(worker, way) for worker in workers for way in _ways(worker)]
-            for number in range(warm_up + rounds):
-                for worker, way in turns if number % 2 == 0 else reversed(turns):
-                    taken = worker.round(way)
-                    if number >= warm_up:
-                        worker.measured.rounds.append(taken)
-        finally:
-            for worker in workers:
-                worker.close()
-        return {worker.name: worker.measured for worker in workers}
+    """Rounds of both ways here, and of the other revision, in turn: the order changes from round to round.
+
+    Raises StackError and DeltaworksError where a revision cannot be measured, or has other functions.
+    """
+    with checkouts(against, keep=False) as (*others, here), ExitStack() as begun:
+        workers = list[Worker]()
+        for name, checkout, way in [*((one.name, one, DIRECT) for one in others), *((HERE, here, way) for way in WAYS)]:
+            workers.append(Worker(name, checkout, way, given))
+            begun.callback(workers[-1].close)
+        _refuse_others(workers)
+        for number in range(warm_up + rounds):
+            for worker in workers if number % 2 == 0 else reversed(workers):
+                taken = worker.round(number)
+                if number >= warm_up:
+                    worker.measured.rounds.append(taken)
+    found = {worker.name: worker.measured for worker in reversed(workers)}
+    found[HERE].rounds += workers[-1].measured.rounds
+    return found
 
 
-def _ways(worker: Worker) -> Sequence[str]:
-    return ("direct", ORDINARY) if worker.name == HERE else (ORDINARY if _all_ordinary(worker) else "direct",)
-
-
-def _all_ordinary(worker: Worker) -> bool:
-    return len(worker.measured.ordinary) == worker.measured.functions
+def _refuse_others(workers: Sequence[Worker]) -> None:
+    """Ratios between different work would say nothing."""
+    many = {worker.name: worker.measured.functions for worker in workers}
+    if len(set(many.values())) > 1:
+        told = ", ".join(f"{name} has {number}" for name, number in many.items())
+        raise DeltaworksError("functions", told, "Compare with a revision whose tables compute as much")
 
 
 def show(found: Mapping[str, Measured], *, as_json: bool) -> None:
-    """Medians, and their ratios to the direct way here."""
+    """Medians, and their ratios to the direct way here. Raises DeltaworksError if nothing goes it."""
     if as_json:
         print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=2))
         return
-    base = _medians(found[HERE], "direct")
+    if not any(one.way == DIRECT for one in found[HERE].rounds):
+        raise DeltaworksError("functions", "none is computed directly", 'Ask "deltaworks table show" why')
+    base = _medians(found[HERE], DIRECT)
     lines = []
     for name, measured in found.items():
         for way in sorted({one.way for one in measured.rounds}):
@@ -233,7 +237,12 @@ def main(
         return
     given = {"rows": rows, "seed": seed, "memory": memory}
     print(f"seed {seed}", file=sys.stderr)
-    show(measure(against, rounds=rounds, warm_up=warm_up, given=given), as_json=as_json)
+
+    def measured() -> bool:
+        show(measure(against, rounds=rounds, warm_up=warm_up, given=given), as_json=as_json)
+        return True
+
+    sys.exit(run(measured))
 
 
 if __name__ == "__main__":

@@ -8,19 +8,14 @@ did not come to its table, or if all that runs takes more than 8 GB.
 """
 
 import json
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 
-from bench.checkout import Checkout, working_tree, worktree
+from bench.checkout import Checkout, checkouts
 from bench.measurement import Measurement, Plan, measure
 from bench.revisions import Sitting, sit
 from bench.stand import PORT_FIRST, run
@@ -35,26 +30,6 @@ def simulator(rate: float | None) -> tuple[str, ...]:
     """
     declared = Settings.load(ROOT, environment={}).processes["simulator"].run
     return declared if rate is None else (*declared, "--rate", f"{rate:g}")  # of an option given twice the last counts
-
-
-@contextmanager
-def checkouts(against: str | None, *, keep: bool) -> Iterator[list[Checkout]]:
-    """The checkouts to measure, this one last; another revision is in a scratch folder meanwhile, or is a folder."""
-    if against is None:
-        yield [working_tree()]
-        return
-    if (Path(against) / "bin/deltaworks").is_file():
-        folder = Path(against).resolve()
-        yield [Checkout(name=folder.name, folder=folder), working_tree()]
-        return
-    scratch = Path(tempfile.mkdtemp(prefix="deltaworks-revision-"))
-    scratch.chmod(0o711)  # Postgres has its own user, and its binaries are in there
-    try:
-        with worktree(against, folder=scratch / "checkout", keep=keep) as other:
-            yield [other, working_tree()]
-    finally:
-        if not keep:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def show(name: str, found: Measurement) -> None:
@@ -162,8 +137,6 @@ def main(
             return found
 
         with checkouts(against, keep=keep) as chosen:
-            for checkout in chosen:
-                checkout.compile()
             sitting = sit(chosen, measured, pairs=pairs if against else 1)
         if as_json:
             print(json.dumps(as_document(sitting), indent=2, default=sorted))  # sets are lists in JSON

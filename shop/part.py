@@ -34,8 +34,11 @@ def part_of_shop(folder: Path, *tables: str) -> Path:
                 folder / "tables" / Path(*name.split(".")) / "table.py", [t for t in declared[name].topics if t in read]
             )
     shutil.copy(ROOT / "topics.toml", folder / "topics.toml")
-    text = (ROOT / "deltaworks.toml").read_text()  # few tables can have their turn at any time
-    (folder / "deltaworks.toml").write_text(text.replace("trigger_seconds = 5.0", "trigger_seconds = 0.5"))
+    text = (ROOT / "deltaworks.toml").read_text()
+    # few tables can have their turn at any time
+    text, found_triggers = re.subn(r"trigger_seconds = [\d.]+", "trigger_seconds = 0.5", text)
+    assert found_triggers
+    (folder / "deltaworks.toml").write_text(text)
     return folder
 
 

@@ -108,7 +108,8 @@ def test_mark_is_due_when_it_was_planned_however_late_it_is_sent() -> None:
     thread = threading.Thread(target=marker.run, args=(stopping,))
 
     thread.start()
-    while len(sender.sent) < 2:
+    deadline = now + 30
+    while len(sender.sent) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     stopping.set()
     thread.join()
