@@ -24,11 +24,12 @@ test: ## lint and all tests; bin/test unit tidy runs single groups
 	@$(PYTHON) bin/setup --environments
 	@bin/test --set-up "$(PYTHON)"
 
-proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds; long (PROOF="--app shop": that part of the first)
+proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds and without direct plans; long (PROOF="--app shop" does that part of the first alone)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.chaos.faults --random-seeds 20 --page)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.differential --seeds 10 --first $$(date +%s))
 	@$(if $(PROOF),true,bin/test --seed random unit spark stack)
+	@$(if $(PROOF),true,bin/test --ordinary unit spark stack)
 
 lint: setup ## Ruff and mypy
 	@bin/test lint

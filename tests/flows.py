@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -135,11 +136,15 @@ class Owner:
         self.turn()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """A table's declared columns, sorted."""
+        """A table's declared columns, sorted; times are UTC, without a zone."""
         layer, name = table.split(".")
-        read = self.spark.read.format("delta").load(str(self.settings.lake / layer / name))
-        shown = [column for column in read.columns if not column.startswith("_")]
-        return sorted((row.asDict() for row in read.select(*shown).collect()), key=str)
+        read = deltalake.DeltaTable(str(self.settings.lake / layer / name)).to_pyarrow_table()
+        shown = {column: read[column] for column in read.column_names if not column.startswith("_")}
+        naive = {
+            column: values.cast(pa.timestamp("us")) if pa.types.is_timestamp(values.type) else values
+            for column, values in shown.items()
+        }
+        return sorted(pa.table(naive).to_pylist(), key=str)
 
     def ledger(self) -> Ledger:
         """The books as they stand."""

@@ -10,6 +10,7 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
+from deltaworks.errors import QueryError
 from deltaworks.statements import literal
 
 PHASES = ("read", "parse", "compute", "commit", "other")  # as the engine names them, which is not imported here
@@ -52,12 +53,15 @@ def profile(
 
 
 def way_of(lake: Path, table: str) -> str:
-    """Which way a table's transform went last, as its app told, and why."""
-    rows = _asked(
-        lake,
+    """Which way a table's transform went last, as its app told, and why; in words where that cannot be read."""
+    sql = (
         f"select way, why from {_TURNS} where table_name = {literal(table)} and way <> 'none'"  # noqa: S608  # quoted
-        " order by told_at desc, turns desc limit 1",
+        " order by told_at desc, turns desc limit 1"
     )
+    try:
+        rows = list(_asked(lake, sql))
+    except QueryError as error:  # what a table declares can be read without a lake
+        return f"not known: {error}"
     for way, why in rows:
         return str(way) if why is None else f"{way}: {why}" if way == "ordinary" else f"{way}; ordinary: {why}"
     return _NOBODY

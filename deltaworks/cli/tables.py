@@ -72,7 +72,7 @@ def show_table(
     name: Annotated[str, typer.Argument(help="LAYER.NAME")],
     as_json: _Json = False,
 ) -> None:
-    """Show everything that a table declares, with its columns."""
+    """Show everything that a table declares, with its columns, and which way its transform was computed last."""
     import json
 
     from deltaworks.catalog import load

@@ -347,12 +347,11 @@ class Flow:
             watch.rows = self._micro_batch(batch)
 
     def _micro_batch(self, batch: DataFrame) -> int:
-        """How many rows came."""
+        """Commit it, and take turns; how many rows came."""
         spark = batch.sparkSession
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
-        if self._large:
-            suit(spark, many_rows=True)
+        suit(spark, many_rows=self._large)  # what came before may have been planned for many
         rows = None
         if not self._large:
             with PLANS.paused():

@@ -21,6 +21,8 @@ SPANS_LISTED_MAX = 50
 """More spans than this are read as one: each is a condition on every row."""
 CHUNKS_MAX = 100
 """Every batch is a chunk of memory, and each chunk costs a little."""
+REMEMBERED_BYTES = 4 * 2**20
+"""So much of memory is kept though no row in time asks for it any more: each batch looks through all of it."""
 _PACKED = 8
 """Parquet holds about this many times its size as Arrow."""
 
@@ -83,7 +85,8 @@ class Nearby:
             known = pa.array(times(before, self.time) >= self._since)
             before = before.filter(pc.invert(known))
             found = pa.concat_tables([before.filter(far.hold(before, self.time)), found])
-        self._shrink(bytes_max)
+        if (halved := newer_half(self._rows, self.time, asked=oldest - self.keep, bytes_max=bytes_max)) is not None:
+            self._rows, self._since = halved
         return found.select(self.columns)
 
     def _add(self, new: pa.Table, seq: int) -> None:
@@ -95,12 +98,6 @@ class Nearby:
         self._upto = max(self._upto, seq)
         if self._rows[self.time].num_chunks > CHUNKS_MAX:
             self._rows = self._rows.combine_chunks()
-
-    def _shrink(self, bytes_max: int) -> None:
-        """Forget the older half when memory holds too much."""
-        assert self._rows is not None
-        if self._rows.nbytes > bytes_max:
-            self._rows, self._since = newer_half(self._rows, self.time)
 
     def _stored(self, spans: list[tuple[int, int | None]], *, seq: int, bytes_max: int) -> pa.Table:
         """Rows of the table in the spans, up to the ingest batch."""
@@ -135,10 +132,18 @@ def _bounded(far: Stretches) -> list[tuple[int, int | None]]:
     return spans
 
 
-def newer_half(rows: pa.Table, time: str) -> tuple[pa.Table, int]:
-    """The later half of some rows, and the event time from which on it has them all, in microseconds since 1970."""
+def newer_half(rows: pa.Table, time: str, *, asked: int, bytes_max: int) -> tuple[pa.Table, int] | None:
+    """The later half of rows that are too many, and the event time from which on it has them all; None if all stay.
+
+    More than `bytes_max` bytes are too many, and much if nobody asks for the older half any more: rows from `asked` on
+    are asked for. Times are microseconds since 1970.
+    """
+    if rows.nbytes <= min(REMEMBERED_BYTES, bytes_max):
+        return None
     at = times(rows, time)
     since = int(np.median(at)) + 1
+    if rows.nbytes <= bytes_max and since > asked:
+        return None
     return rows.filter(pa.array(at >= since)).combine_chunks(), since
 
 

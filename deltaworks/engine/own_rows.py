@@ -59,8 +59,9 @@ class OwnRows:
         come = rows.select(self.keys).cast(others.schema)
         self._rows = pa.concat_tables([others, come.filter(pa.array(times(come, self.time) >= self._since))])
         self._version = self.table.data_version
-        if self._rows.nbytes > bytes_max:  # the older half goes
-            self._rows, self._since = newer_half(self._rows, self.time)
+        asked = int(near.low.min()) - self.keep if len(near) else self._since
+        if (halved := newer_half(self._rows, self.time, asked=asked, bytes_max=bytes_max)) is not None:
+            self._rows, self._since = halved
         if self._rows[self.time].num_chunks > CHUNKS_MAX:
             self._rows = self._rows.combine_chunks()
 

@@ -18,7 +18,7 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
-from deltaworks.engine.log import opens_from, read_log, version_at
+from deltaworks.engine.log import committed_at, opens_from, read_log, version_at
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.patches import SUFFIX
@@ -166,23 +166,18 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     if logged is None or logged.at is None or logged.entry is None:
         raise LakeError(table, f"its log has no version {version}", _rebuild(table))
     yield Held(table, path, version)
+    # where a clock was set back, times do not rise: what lies beside it was committed before one of the table's commits
+    until = max(committed_at(path, at) for at in range(opens_from(path), version + 1))
     beside = sorted(path.parent.glob(f"{path.name}__*"))
     for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
         name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
         of_tables, first = "_version" in newest.schema.names, opens_from(side)
-        then = version_at(side, logged.at)
-        if then is None and first:
-            raise LakeError(name, f"its log begins at version {first}, after that time", _rebuild(table))
-        for at in range(-1 if then is None else then, -1, -1):
+        for at in range(newest.version, -1, -1):
             found = read_log(side, at)
             if found is None or found.entry is None or at < first:
                 raise LakeError(name, f"its log has no version {at}", _rebuild(table))
             # by time alone is not enough: its owner may have died between the two
-            if (
-                found.at is not None
-                and found.at <= logged.at
-                and not ahead(found.entry, logged.entry, of_tables=of_tables)
-            ):
+            if found.at is not None and found.at <= until and not ahead(found.entry, logged.entry, of_tables=of_tables):
                 yield Held(name, side, at)
                 break  # else it was made later
 

@@ -55,11 +55,14 @@ def open_session(
     return spark
 
 
-def suit(spark: SparkSession, *, many_rows: bool) -> None:
-    """Plan what this session is asked for from now on for many rows, or for few; a brief session is for few."""
+def suit(spark: SparkSession | None, *, many_rows: bool) -> None:
+    """Plan what this session is asked for from now on for many rows, or for few; a brief session is for few.
+
+    An owner without Spark has none.
+    """
     wanted = _MANY_ROWS if many_rows else _FEW_ROWS
     adaptive = "spark.sql.adaptive.enabled"
-    if spark.conf.get(adaptive) == wanted[adaptive] or spark.conf.get(_IS_BRIEF, "false") == "true":
+    if spark is None or spark.conf.get(adaptive) == wanted[adaptive] or spark.conf.get(_IS_BRIEF, "false") == "true":
         return
     for name, value in wanted.items():
         spark.conf.set(name, value)

@@ -23,6 +23,7 @@ from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
 from deltaworks.engine.past import Segment, begin_anew, commit_of, cut_off, put_aside, segments
 from deltaworks.engine.points import reached
 from deltaworks.engine.writers.patches import VALUE
+from deltaworks.errors import LakeError
 
 STAGED = "staged"
 """Folder beside the lake for tables that are computed again, to be published or compared."""
@@ -35,11 +36,11 @@ COMMITS_OPENED = 25_000
 """So far back versions can be opened, from the log or from the past."""
 FILES_AT_ONCE = 2_000
 """So many of all tables are deleted in one turn: the app's lock is held meanwhile."""
-_FEW = 4
-"""Less than this part of what is kept is not cut: each segment has a checkpoint, which may be large."""
-_SEGMENT_COMMITS = 1_000
+_PARTS = 4
+"""Less than one of so many parts of what is kept is not cut: each segment has a checkpoint, which may be large."""
+_SEGMENT_COMMITS_MAX = 1_000
 """More are not put into one segment, nor more bytes: who opens a version reads them all."""
-_SEGMENT_BYTES = 16 * 2**20
+_SEGMENT_BYTES_MAX = 16 * 2**20
 STAGED_SECONDS = 12 * 3_600.0
 """While something younger is staged, no log is cut: it is read for as long as it is computed, and again when it is
 published. What is older was left by a command that was killed, or is refused when it is published."""
@@ -49,40 +50,44 @@ log = logging.getLogger("deltaworks.trimming")
 def trim(
     table: OwnedTable, *, needed: Iterable[int], kept: int, files_max: int, guard: Guard, opened: int = COMMITS_OPENED
 ) -> int:
-    """Move commits before the last `kept` ones from the log to the past, about so many files at most; how many went.
+    """Move commits before the last `kept` ones from the log to the past, so many files at most; how many went.
 
     `needed`: versions that somebody still has to find in the log, with all that follow. `opened`: so many commits stay
-    in log and past together.
+    in log and past together. What cannot be put aside, as on a full disk, stays in the log, which is told.
     """
     needed = tuple(needed)
     last = min((table.version - kept, *needed))
     # not for a few: to look through a long log takes longer than they cost
-    if last <= 0 or not log_has(table.path, max(last - kept // _FEW, 0)):
+    if last <= 0 or not log_has(table.path, max(last - kept // _PARTS, 0)):
         return 0
     guard()  # who owns the table now may have put a reader back to where it needs more
     try:
-        first = _put_aside(table, last)
-    except (OSError, pa.ArrowException) as error:  # as on a full disk, where deleting is not worth a version
+        first = _put_aside(table, last, guard)
+    except (LakeError, OSError, pa.ArrowException) as error:  # a past that is damaged is worth no turn of the stream
         log.warning("%s: its log is not shortened: %s", table.name, error)
-        return 0
+        first = 0
     files = files_before(table.path, first)[:files_max]
     if files:
         guard()
     for file in files:
         reached(table.name, "trim", "before-delete")
         file.unlink(missing_ok=True)
-    cut_off(table.path, before=min((table.version - opened, *needed)))
+    cut_off(table.path, before=min((table.version - opened, *needed)))  # in any case: it may make room
     return len(files)
 
 
-def _put_aside(table: OwnedTable, last: int) -> int:
-    """Give the past what lies before a checkpoint of the log, up to a version; before which the log can then be cut."""
+def _put_aside(table: OwnedTable, last: int, guard: Guard) -> int:
+    """Give the past what lies before a checkpoint of the log, up to a version; before which the log can then be cut.
+
+    Raises LakeError where the past is damaged.
+    """
     begin = whole_from(table.path)
     aside = max((one.last + 1 for one in segments(table.path)), default=begin)
     if last < aside <= table.version:  # put aside by an owner that died, and a reader has been put back since
         return begin
     if aside < begin or (aside > begin and not _goes_on(table.path, aside)):
         # something else has cut the log, or what lies there is of another one: the past begins now
+        guard()  # but not where another owner has done so, while this one was paused
         begin_anew(table.path)
         aside = begin
     whole = [version for version in checkpoints(table.path) if aside < version <= last]
@@ -92,7 +97,11 @@ def _put_aside(table: OwnedTable, last: int) -> int:
     if first > aside:
         segment = Segment.of(table.path, aside, first - 1)
         reached(table.name, "trim", "before-write")
-        put_aside(segment, _files_of(table.path, segment))
+        try:
+            put_aside(segment, _files_of(table.path, segment))
+        except (OSError, pa.ArrowException) as error:  # as on a full disk, where deleting is not worth a version
+            log.warning("%s: nothing more of its log is put aside: %s", table.name, error)
+            return aside
         reached(table.name, "trim", "after-write")
     return first
 
@@ -106,11 +115,11 @@ def _goes_on(path: Path, version: int) -> bool:
 
 def _end(path: Path, first: int) -> int:
     """Up to which version a segment goes that begins at this one."""
-    total, versions = 0, range(first, first + _SEGMENT_COMMITS)
+    total, versions = 0, range(first, first + _SEGMENT_COMMITS_MAX)
     for version in versions:
         with suppress(FileNotFoundError):
             total += (path / "_delta_log" / f"{version:020d}.json").stat().st_size
-        if total > _SEGMENT_BYTES:
+        if total > _SEGMENT_BYTES_MAX:
             return version
     return versions.stop
 

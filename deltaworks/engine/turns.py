@@ -119,9 +119,9 @@ class Turns:
         try:
             self.guard()
             self._append(self._rows(sums, now), now)
-        except LeaseLostError:
+        except (LeaseLostError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is: a measurement is worth no turn
+        except BaseException as error:  # noqa: BLE001  # a measurement is worth no turn; a panic in delta-rs is no Exception
             if not self._failed:  # once: it may be so each minute
                 log.warning("where turns went is not told in %s: %s", self.path, error)
             self._failed = True

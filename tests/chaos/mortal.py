@@ -2,13 +2,16 @@
 
     python -m tests.chaos.mortal --app shop --path spark --seed 7 --halt-at 4
 
-It says "ready" when Spark is there, waits for a line, takes the lease, works, and says "commit N" for each commit whose
-guard has let it pass. At `--halt-at` it then waits for another line: the worst moment to be stopped in.
+It says "ready" when Spark is there, and with `--calm` a lake without faults, waits for a line, takes the lease, works,
+and says "commit N" for each commit whose guard has let it pass. At `--halt-at` it then waits for another line: the
+worst moment to be stopped in. A driver with `--halt-at` stays at work without rows until it is not the owner any more:
+it is there to be stopped, however quick it was.
 """
 
 import argparse
 import logging
 import sys
+import time
 from random import Random
 
 from deltaworks.engine.broker import Edge
@@ -20,6 +23,7 @@ from tests.flows import Log, Owner, Record
 from tests.shop_rows import random_changes, random_views
 
 ROWS, BATCH = 60, 20
+REST_SECONDS_MAX = 240.0  # whoever is woken and is told of no new owner by then, is told never
 
 
 class Mortal(Driver):
@@ -47,6 +51,10 @@ class Mortal(Driver):
         while flow.behind():
             flow.turn(self.spark)
         flow.settle()
+        until = time.monotonic() + (REST_SECONDS_MAX if self.halt_at else 0)
+        while time.monotonic() < until:
+            self._still_ours()
+            time.sleep(0.1)
 
     def _open(self) -> Flow:
         flow = super()._open()
@@ -89,13 +97,15 @@ def main() -> int:
     parser.add_argument("--path", choices=("auto", "spark"), required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--halt-at", type=int, default=0)
-    parser.add_argument("--calm", action="store_true", help="then make a lake without faults beside it")
+    parser.add_argument("--calm", action="store_true", help="first make a lake without faults beside it")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     mortal = Mortal(
         app=given.app, settings=Settings.load(), path=given.path, seed=given.seed, halt_at=given.halt_at
     )  # fmt: skip
+    if given.calm:
+        calm(mortal)
     say("ready")
     sys.stdin.readline()
     try:
@@ -103,8 +113,6 @@ def main() -> int:
     except Exception:
         logging.getLogger("deltaworks").exception("the driver failed")
         code = 1
-    if given.calm and code == 0:
-        calm(mortal)
     return code
 
 

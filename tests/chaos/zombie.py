@@ -37,7 +37,7 @@ from tests.running_stack import running_stack
 LEASE_SECONDS = 3.0
 SECONDS_MAX = 240.0  # for anything that a driver says or does; a busy machine starts a JVM in half a minute
 _COMMITS = {"web": 6, "shop": 8}  # so many a driver reaches at least, on both paths
-_LATE_SECONDS = {"auto": 0.3, "spark": 1.5}  # it is still at work then: after these commits it is for 1 s and 12 s
+_LATE_SECONDS = {"auto": 0.3, "spark": 1.5}  # most are still at work then, some are at rest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ def _session() -> Iterator[SparkSession]:
     """As drivers have it."""
     with tempfile.TemporaryDirectory(prefix="direct-", ignore_cleanup_errors=True) as folder:
         settings = Settings.load(ROOT, environment={}, data=Path(folder))
-        spark = open_session(name="direct", settings=settings, app=AppSettings())
+        spark = open_session(name="direct", settings=settings, app=AppSettings(), few_rows=True)
         try:
             yield spark
         finally:

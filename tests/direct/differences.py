@@ -91,14 +91,14 @@ def _not_analysed(room: Room, seed: int, made: Relation, error: AnalysisExceptio
 
 
 def _batches(made: Relation, chance: Random, count: int, large: float) -> Iterator[tuple[str, Given]]:
-    """Rows that change from batch to batch, beginning with some; after those that raise come good ones."""
+    """Rows that change from batch to batch; after those that raise come good ones."""
     many = 12 if made.grows else 60
     kinds = chance.sample(KINDS, count)
     if made.risky and "bad" not in kinds:
         kinds[-1:] = ["bad"]
     if kinds[-1:] == ["bad"]:
         kinds = ["bad", *kinds[:-1]]
-    yield "first", _given(chance, "first", many)
+    kinds = ["bad", "first"] if kinds == ["bad"] else ["first", *kinds]
     for kind in kinds:
         yield kind, _given(chance, kind, many)
     if not made.grows and chance.random() < large:

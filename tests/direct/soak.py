@@ -107,13 +107,13 @@ def soak(spark: SparkSession, *, batches: int, plans: int = PLANS, seed: int = 1
     _jobs(kept[0], threading.Event(), most=3)
     before = State.now(spark, room)
     stopping = threading.Event()
-    beside = threading.Thread(target=_jobs, args=(kept[0], stopping))
-    beside.start()
-    try:
-        yield from _batches(kept, batches)
-    finally:
-        stopping.set()
-        beside.join()
+    with ThreadPoolExecutor(1) as beside:
+        jobs = beside.submit(_jobs, kept[0], stopping)
+        try:
+            yield from _batches(kept, batches)
+        finally:
+            stopping.set()
+        jobs.result()
     after = State.now(spark, room)
     print(f"{before}\n{after}")  # noqa: T201  # shown with a failure
     yield from after.grown(before)
@@ -131,7 +131,7 @@ def _kept(room: Room, function: functions.Function, chance: Random) -> Kept:
 
 
 def _batches(kept: Sequence[Kept], batches: int) -> Iterator[str]:
-    """Each thread has the plans of its own: one plan is for one batch at a time, so two threads share some."""
+    """Threads take batches in turn, so that all of them use each plan, which computes one at a time."""
 
     def some(first: int) -> list[str]:
         found = (kept[number % len(kept)].wrong(number // len(kept)) for number in range(first, batches, THREADS))

@@ -157,14 +157,13 @@ def unfit(owner: Owner, table: str) -> tuple[Unfit, ...]:
     return found.entry.position.unfit
 
 
-def calm(spark: SparkSession, folder: Path, table: str, sent: Sequence[Sequence[Record]]) -> list[dict[str, object]]:
-    """A table's rows where the transform never had a fault."""
+def calm(spark: SparkSession, folder: Path, fault: Fault, sent: Sequence[Sequence[Record]]) -> list[dict[str, object]]:
+    """A table's rows where the transform never had a fault, and all that was sent came at once."""
     project = tiny(folder / "calm")
-    owner = Owner(spark, Settings.load(project.folder, environment={}, data=folder / "calm-data"), "tiny")
-    log = Log()
-    for some in sent:
-        take(owner, log, some)
-    return owner.rows(table)
+    settings = Settings.load(project.folder, environment={}, data=folder / "calm-data")
+    owner = Owner(spark, settings, "tiny", only=fault.only())
+    take(owner, Log(), [record for some in sent for record in some])
+    return owner.rows(fault.table)
 
 
 def sound(owner: Owner) -> None:
@@ -183,7 +182,7 @@ def test_rows_that_cannot_be_computed_are_left_out_and_come_in_when_the_transfor
 ) -> None:
     """In the batch that brings them the rest is in gold; after the order the table is as if there had been no fault."""
     fault = spoilt(table, tmp_path)
-    first, second, third = records(range(30)), records(range(30, 45), bad=[33, 41]), records(range(45, 60))
+    first, second, third = records(range(30)), records(range(30, 38), bad=[33, 36]), records(range(38, 50))
     owner = Owner(spark, fault.settings, "tiny", path=path, only=fault.only())
     take(owner, fault.log, first)
     take(owner, fault.log, second)
@@ -202,7 +201,7 @@ def test_rows_that_cannot_be_computed_are_left_out_and_come_in_when_the_transfor
     assert still == found
     assert done == {"moved": 2, "still_refused": 0}
     assert unfit(owner, fault.table) == ()
-    assert owner.rows(fault.table) == calm(spark, tmp_path, fault.table, [first, second, third])
+    assert owner.rows(fault.table) == calm(spark, tmp_path, fault, [first, second, third])
     sound(owner)
     assert replay(owner, fault.table, number=8) == {"moved": 0, "still_refused": 0}
 
@@ -318,7 +317,7 @@ def test_too_many_rows_set_the_table_aside(spark: SparkSession, tmp_path: Path, 
     assert aside == [fault.table]
     assert out == ()
     assert not owner.flow.detached.tables
-    assert owner.rows(fault.table) == calm(spark, tmp_path, fault.table, [[*some, *many]])
+    assert owner.rows(fault.table) == calm(spark, tmp_path, fault, [[*some, *many]])
     sound(owner)
 
 
@@ -456,7 +455,7 @@ def test_rebuild_finds_its_own_and_a_rewind_brings_back_those_of_then(
     assert back == one
     assert again == same == two
     assert unfit(owner, fault.table) == ()
-    assert owner.rows(fault.table) == calm(spark, tmp_path, fault.table, [first, second])
+    assert owner.rows(fault.table) == calm(spark, tmp_path, fault, [first, second])
     sound(owner)
 
 

@@ -58,6 +58,8 @@ def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: 
         owner.take(more)
         rows.append([owner.rows(table) for table in TABLES])
         assert all(rows[-1])
+        folders = [settings.lake / Path(*table.split(".")) for table in TABLES]
+        assert [read(spark, folder) for folder in folders] == [len(there) for there in rows[-1]]
         assert owner.verdicts() == {"ok"}
         with Picture(owner.catalog, settings.lake) as picture:
             assert check(picture, at_rest=True) == []
@@ -69,9 +71,9 @@ def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: 
 
 def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: Path) -> None:
     """It deletes what no version has, and not what the versions of long ago are opened from."""
-    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path), "web"), Log()
+    owner, log, chance = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path), "web"), Log(), seeded()
     for number in range(50):
-        log.send(random_views(seeded(), 3, first=10 * number))
+        log.send(random_views(chance, 3, first=10 * number))
         owner.take(log.batch())
         for one in owner.flow.tables():
             one.tend()
@@ -90,9 +92,11 @@ def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: 
     }
     for name, value in settings.items():
         spark.conf.set(name, value)
-    spark.sql(f"vacuum delta.`{path}` retain 0 hours")
-    for name in settings:
-        spark.conf.unset(name)
+    try:
+        spark.sql(f"vacuum delta.`{path}` retain 0 hours")
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
 
     assert not stray.exists()
     assert {version: Held(VIEWS, path, version).rows() for version in rows} == rows

@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.lake import TooMuchError
 from deltaworks.engine.poison import FOUND_MAX
+from deltaworks.engine.spark.planned import Plans
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from tests.chance import seeded
@@ -115,6 +119,38 @@ def transform(notes: DataFrame) -> DataFrame:
 def keys_from(notes: DataFrame) -> DataFrame:
     """All sittings of its writer."""
     return notes.select("member_id")
+'''
+DAYS_TABLE = '''"""Notes of a day. One row per day."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.notes",
+    kept_as=view(keys=("day",)),
+    columns=(
+        Column("day", "date", null=False, doc="The day, UTC."),
+        Column("notes", "bigint", null=False, doc="How many."),
+    ),
+    owner="tests",
+)
+'''
+DAYS_TRANSFORM = '''"""Notes to days."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+DAY = F.date_trunc("day", "written_at").alias("day")
+
+
+def transform(notes: DataFrame) -> DataFrame:
+    """Count; the day is a time here, which the table declares a date."""
+    return notes.groupBy(DAY).agg(F.count("*").alias("notes"))
+
+
+def keys_from(notes: DataFrame) -> DataFrame:
+    """The day of each note."""
+    return notes.select(DAY)
 '''
 VIEWS = ("gold.notes_with_members", "gold.neighbours")
 CITIES, MEMBERS = ("Rome", "Oslo", "Bonn"), 6
@@ -235,6 +271,56 @@ def test_a_part_touches_keys_that_are_left_out(spark: SparkSession, tmp_path: Pa
 
     assert rows == [[], [("n2", "Rome", 4.0)], [("n2", "Oslo", 4.0)], [("n1", "Bonn", 2.0), ("n2", "Oslo", 4.0)]]
     assert owner.verdicts() == {"ok"}
+
+
+def test_parts_of_more_keys_than_can_be_read_let_all_be_computed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was computed of the parts alone is not taken for all that there is."""
+    monkeypatch.setattr(Plans, "begin", lambda _plans, task, _spark: task())
+    monkeypatch.setattr("deltaworks.engine.writers.view.WHOLE_BYTES_MAX", 0)
+    settings = Settings.load(with_views(tmp_path / "project").folder, environment={}, data=tmp_path / "data")
+    owner, log = Owner(spark, settings, "tiny", only={"silver.members", VIEWS[1]}), Log()
+    cities = dict(enumerate(["Rome", "Rome", "Bonn", "Bonn", "Oslo", "Oslo"]))
+    log.send(change(number, (city, 1), number + 1) for number, city in cities.items())
+    owner.take(log.batch())
+    table = owner.flow.inputs[VIEWS[1]].table
+    read = table.read
+
+    def refused(*given: Any, bytes_max: int | None = None, **named: Any) -> pa.Table:
+        if bytes_max is not None:
+            raise TooMuchError(bytes_max)
+        return read(*given, **named)
+
+    for sequence, (number, city) in enumerate([(0, "Bonn"), (1, "Oslo"), (2, "Oslo")], start=10):
+        log.send([change(number, (city, 1), sequence)])
+        cities[number] = city
+        owner.take(log.batch())
+
+        pairs = {(one, other) for one in cities for other in cities if one != other and cities[one] == cities[other]}
+        assert {(row["member_id"], row["other_id"]) for row in owner.rows(VIEWS[1])} == pairs
+        monkeypatch.setattr(table, "read", refused)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_key_may_be_given_as_another_type_than_is_declared(
+    spark: SparkSession, tmp_path: Path, *, direct: bool
+) -> None:
+    """It is what the table declares before keys are told apart."""
+    project = Project(tmp_path / "project")
+    project.write("tables/gold/days/table.py", DAYS_TABLE)
+    project.write("tables/gold/days/transform.py", DAYS_TRANSFORM)
+    project.write("expectations/gold/days.yml", "waived: made by a test\n")
+    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=direct)
+    owner, log = Owner(spark, settings, "tiny", only=("silver.notes", "gold.days")), Log()
+    found = []
+
+    for number, minute in enumerate([0, 1, 24 * 60, 2]):
+        log.send([note(number, 1, 1, minute)])
+        owner.take(log.batch())
+        found.append(sorted(row["notes"] for row in owner.rows("gold.days")))
+
+    assert found == [[1], [2], [1, 2], [1, 3]]
 
 
 def test_keys_that_are_none_are_refused(spark: SparkSession, tmp_path: Path) -> None:

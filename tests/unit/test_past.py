@@ -143,7 +143,7 @@ def test_every_version_opens_as_it_was_when_it_was_the_newest(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For analysts and for delta-rs, however often and in whatever pieces the log was cut; a VACUUM sees nothing."""
-    monkeypatch.setattr("deltaworks.engine.trimming._SEGMENT_COMMITS", 15)
+    monkeypatch.setattr("deltaworks.engine.trimming._SEGMENT_COMMITS_MAX", 15)
     with connect(numbers.path.parents[1]) as analyst:
         for _ in range(3):
             fill(numbers, 25)
@@ -265,6 +265,26 @@ def test_a_full_disk_costs_no_version(numbers: Numbers, monkeypatch: pytest.Monk
     assert numbers.cut() > 0
 
 
+def test_a_full_disk_gets_the_room_that_can_be_made(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody is promised any more goes, and nothing else."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    fill(numbers, 60)
+    numbers.cut()
+    aside = segments(numbers.path)[-1].last
+    fill(numbers, 60)
+    begun = log_files(numbers.path)[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        numbers.cut(opened=numbers.version - aside - 1)
+
+    assert segments(numbers.path) == []
+    assert log_files(numbers.path)[0] == begun
+    assert [held(numbers, version) for version in (begun, numbers.version)] == [numbers.rows[begun], numbers.rows[-1]]
+
+
 def test_a_damaged_segment_is_named(numbers: Numbers) -> None:
     """Nothing is guessed; the log itself is not touched by it."""
     fill(numbers, 60)
@@ -277,6 +297,28 @@ def test_a_damaged_segment_is_named(numbers: Numbers) -> None:
         with pytest.raises(QueryError, match=r"cannot be read \(.* is damaged\)"):
             as_of(analyst, numbers, 0)
         assert as_of(analyst, numbers, numbers.version) == numbers.rows[-1]
+
+
+def test_a_damaged_segment_stops_no_owner(numbers: Numbers, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log is not shortened meanwhile, and that is told; brought back, it goes on."""
+    fill(numbers, 60)
+
+    def die(point: str) -> None:
+        if point.endswith("before-delete"):
+            raise Crash(point)
+
+    with pytest.raises(Crash), listening(die):  # both log and past have what was put aside
+        numbers.cut()
+    newest = segments(numbers.path)[-1]
+    saved = newest.file.read_bytes()
+    newest.file.write_bytes(b"not a segment")
+
+    assert numbers.cut() == 0
+    assert f"{newest.file} is damaged" in caplog.text
+
+    newest.file.write_bytes(saved)
+    assert numbers.cut() > 0
+    assert held(numbers, 0) == numbers.rows[0]
 
 
 def test_reading_goes_on_while_the_owner_cuts(numbers: Numbers) -> None:

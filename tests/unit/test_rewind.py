@@ -1,5 +1,6 @@
 """A table goes back to an earlier version, and takes again what came since: by the rules of now, whenever that dies."""
 
+import json
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -203,6 +204,39 @@ def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -
     owner.take(Log().batch())
 
     assert len(owner.rows(f"{name}__quarantine")) == 2
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def _an_hour_ahead(file: Path) -> None:
+    """Have a commit say that it was made later than it was."""
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] += 3_600_000
+    file.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize("bad", [2, 5])
+def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) -> None:
+    """What was refused before that is there, whether more was refused since or not."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    name = "silver.page_views"
+    own = owner.flow.inputs[name].table
+    for number in range(5):
+        log.send([view(number), *([broken(b"{")] if number < bad else ())])
+        owner.take(log.batch())
+        if number == 1:
+            for path in owner.settings.lake.glob("silver/page_views*/_delta_log/*.json"):
+                _an_hour_ahead(path)
+
+    staged(owner, name, own.version - 1)
+    carry_out(owner, command("publish", name, folder="one"))
+
+    assert len(owner.rows(f"{name}__quarantine")) == min(bad, 4)
+    owner.take(Log().batch())
+    assert len(owner.rows(f"{name}__quarantine")) == bad
     with Picture(owner.catalog, owner.settings.lake) as picture:
         assert check(picture, at_rest=True) == []
 

@@ -14,7 +14,7 @@ import pytest
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable, TooMuchError
-from deltaworks.engine.nearby import Nearby
+from deltaworks.engine.nearby import Nearby, newer_half
 from deltaworks.engine.own_rows import OwnRows
 from deltaworks.engine.stretches import Parts, Stretches
 from deltaworks.engine.touched import by_gap, by_reach
@@ -283,6 +283,23 @@ def test_own_rows_are_known_without_reading(tmp_path: Path, bytes_max: int) -> N
             committer.delete(table, f"user = {chance.choice((1, 2))}", table.entry.follow("expire"))
         if chance.random() < 0.1:
             own = OwnRows(table, keys=("user", "at"), time="at", keep=GAP * SECOND)
+
+
+def test_memory_lets_go_what_nobody_asks_for_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each batch would look through all that came since the start; what is too much goes in any case."""
+    known = rows([(1, None, at) for at in range(1_000)], 0)
+    first, middle, last = (int((NOON + timedelta(seconds=at)).timestamp()) * SECOND for at in (0, 500, 999))
+
+    assert newer_half(known, "at", asked=last, bytes_max=2**26) is None
+    monkeypatch.setattr("deltaworks.engine.nearby.REMEMBERED_BYTES", 1_000)
+
+    assert newer_half(known, "at", asked=first, bytes_max=2**26) is None
+    for asked, bytes_max in ((last, 2**26), (first, 2_000)):
+        halved = newer_half(known, "at", asked=asked, bytes_max=bytes_max)
+        assert halved is not None
+        newer, since = halved
+        assert middle - SECOND < since <= middle
+        assert newer.equals(known.slice(500))
 
 
 def test_own_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,29 @@ def test_what_cannot_be_told_holds_nobody_up(lake: Path, caplog: pytest.LogCaptu
     assert [row["turns"] for row in told(lake)] == [1]
 
 
+def test_a_panic_below_holds_nobody_up_either(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What delta-rs panics with is no Exception; what ends the process ends it."""
+    mine, raised = owner(lake), [_Panic("called unwrap on a None"), KeyboardInterrupt()]
+
+    def fail(*_: object) -> None:
+        raise raised.pop(0)
+
+    monkeypatch.setattr(mine, "_append", fail)
+    turn(mine, 1)
+    mine.tell()
+    turn(mine, 1)
+    with pytest.raises(KeyboardInterrupt):
+        mine.tell()
+
+    assert "unwrap" in caplog.text
+
+
+class _Panic(BaseException):
+    """As pyo3's."""
+
+
 def test_two_owners_never_take_the_same_version(
     lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,10 +261,15 @@ def test_table_is_shown_with_the_way_its_transform_goes(lake: Path) -> None:
     turn(mine, 1)  # no key was touched
     mine.tell(now=now)
 
-    shown = json.loads(call("table", "show", VIEW, "--json").stdout)
+    shown, text = json.loads(call("table", "show", VIEW, "--json").stdout), call("table", "show", VIEW).stdout
     parsed = json.loads(call("table", "show", "silver.notes", "--json").stdout)
 
+    (lake / "ops" / f"turns_{APP}" / "_delta_log" / f"{0:020d}.json").write_text("torn")
+    torn = json.loads(call("table", "show", VIEW, "--json").stdout)
+
+    assert torn["computed"].startswith("not known: ops.turns")
+    assert {**torn, "computed": None} == {**shown, "computed": None}
     assert before == "not told yet: no driver has computed it lately"
     assert shown["computed"] == "ordinary: a broadcast keeps its first rows"
-    assert "computed     ordinary: a broadcast" in call("table", "show", VIEW).stdout
+    assert "computed     ordinary: a broadcast" in text
     assert parsed["computed"] is None

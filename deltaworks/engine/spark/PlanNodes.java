@@ -9,6 +9,7 @@ import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -28,6 +29,8 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
  * else needs. Compiled by the Janino that Spark brings, which knows no type parameters of methods and no lambdas.
  */
 public final class PlanNodes {
+  private static final long DAY_MILLIS = 24L * 3600 * 1000;
+
   private final Set words = new LinkedHashSet();
   /** What replaces an expression has its arguments again, in each of many that are nested. */
   private final Set seen = Collections.newSetFromMap(new IdentityHashMap());
@@ -35,7 +38,8 @@ public final class PlanNodes {
   /**
    * Gives each class of its nodes and their expressions, at any depth, once, by its name without the package.
    *
-   * A text that is made a date or a time gives its first word too, behind a quote. All are parted by spaces.
+   * A text that is made a date or a time gives its first word too, behind a quote; a date or a time of these days
+   * gives "'lately", as the parser puts it in the place of date'today' and timestamp'now'. All are parted by spaces.
    */
   public String of(TreeNode plan) {
     PlanNodes nodes = new PlanNodes();
@@ -144,10 +148,38 @@ public final class PlanNodes {
     words.add(kind(node));
     scala.collection.Iterator children = node.children().iterator();
     Object first = children.hasNext() ? children.next() : null;
-    if (first instanceof Literal && givesTime(node)) {
-      words.add("'" + String.valueOf(((Literal) first).value()).trim().split("\\s+")[0].toLowerCase());
+    if (first instanceof Expression && givesTime(node)) {
+      words.add("'" + textOf((Expression) first).trim().split("\\s+")[0].toLowerCase());
+    }
+    if (node instanceof Literal && isOfTheseDays((Literal) node)) {
+      words.add("'lately");
     }
     addAll(node.productIterator());
+  }
+
+  /** Gives the text of what rows do not change; empty where it is none, or raises. */
+  private String textOf(Expression expression) {
+    if (!expression.foldable()) {
+      return "";
+    }
+    try {
+      return String.valueOf(expression.eval(null));
+    } catch (Exception error) {
+      return "";
+    }
+  }
+
+  private boolean isOfTheseDays(Literal literal) {
+    String type = literal.dataType().simpleString();
+    long at;
+    if (type.equals("date") && literal.value() instanceof Integer) {
+      at = ((Integer) literal.value()).intValue() * DAY_MILLIS;
+    } else if (type.startsWith("timestamp") && literal.value() instanceof Long) {
+      at = ((Long) literal.value()).longValue() / 1000;
+    } else {
+      return false;
+    }
+    return Math.abs(at - System.currentTimeMillis()) < 3 * DAY_MILLIS; // the next day, in any time zone
   }
 
   private boolean givesTime(TreeNode node) {

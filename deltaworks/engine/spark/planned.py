@@ -5,6 +5,7 @@ ordinary way, with the same result.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -30,9 +31,11 @@ BYTES_MAX = 4 * 2**20
 """More rows than this are computed by tasks, with code that is compiled for them."""
 OFF = "direct_plans is off"
 PLANS_KEPT_MAX = 300
-"""Of more plans than this those go..."""
+"""Of more plans than this one goes with each that is asked for, the one that was not used for longest..."""
 UNUSED_SECONDS = 3600.0
-"""...that were not used for so long: those of transforms that were mended, and of other tables' cases."""
+"""...if that is so long ago: plans of transforms that were mended, and of other tables' cases."""
+AGAIN_SECONDS = 600.0
+"""What failed is planned anew after so long: memory or files that there were not enough of may be there again."""
 Key = tuple[object, ...]
 Make = Callable[[SparkSession, Internals], DirectPlan]
 
@@ -43,13 +46,15 @@ class Way:
 
     why_not: str | None = None
     """Why it takes the ordinary way; None while it need not."""
+    again_at: float = math.inf
+    """When that is looked at anew, by the monotonic clock."""
     plan: DirectPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is planned."""
     pushed: dict[tuple[str, ...], PushedKeys] = field(default_factory=dict)
     """What decides these columns of the result, once that is known."""
-    asked: set[tuple[str, ...]] = field(default_factory=set)
-    """Of which columns somebody finds that out."""
+    asked: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """Of which columns somebody finds that out, since when by the monotonic clock."""
     used_at: float = 0.0
     """By the monotonic clock."""
 
@@ -84,8 +89,8 @@ class Plans:
         """The way of what has this key, planned now if it is not yet."""
         way = self._known((place, key), spark)
         with way.lock:
-            if way.plan is None and way.why_not is None:
-                way.plan, way.why_not = self._made(place, make, spark)
+            if way.plan is None and (way.why_not is None or time.monotonic() >= way.again_at):
+                self._make(way, place, make, spark)
         return way
 
     def begin(self, task: Callable[[], object], spark: SparkSession) -> None:
@@ -106,9 +111,9 @@ class Plans:
             self._threads.submit(run)
 
     def drop(self, way: Way, why: str) -> None:
-        """Take the ordinary way from now on."""
+        """Take the ordinary way from now on, for a while."""
         with way.lock:
-            way.plan, way.why_not = None, why
+            way.plan, way.why_not, way.again_at = None, why, time.monotonic() + AGAIN_SECONDS
 
     def _known(self, key: Key, spark: SparkSession) -> Way:
         with self._lock:
@@ -125,15 +130,17 @@ class Plans:
                 del self._ways[first]
             return way
 
-    def _made(self, place: str, make: Make, spark: SparkSession) -> tuple[DirectPlan | None, str | None]:
+    def _make(self, way: Way, place: str, make: Make, spark: SparkSession) -> None:
+        before = way.why_not
         try:
-            return make(*self._room(spark)), None
+            way.plan, way.why_not = make(*self._room(spark)), None
         except NotDirectError as error:
-            why_not = str(error)
+            way.why_not, way.again_at = str(error), time.monotonic() + AGAIN_SECONDS if error.passes else math.inf
+            log.info("%s is computed in the ordinary way: %s", place, error)
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
-            why_not = f"cannot be planned: {name_of(error)}"
-        log.info("%s is computed in the ordinary way: %s", place, why_not)
-        return None, why_not
+            way.why_not, way.again_at = f"cannot be planned: {name_of(error)}", time.monotonic() + AGAIN_SECONDS
+            if way.why_not != before:  # once: it may be so each time
+                log.warning("%s is computed in the ordinary way for now: %s", place, way.why_not)
 
     def _room(self, spark: SparkSession) -> tuple[SparkSession, Internals]:
         with self._lock:
@@ -198,7 +205,7 @@ class Planned:
         except Exception as error:  # noqa: BLE001  # the ordinary way says what is wrong, if anything is
             if is_of_rows(error):  # the ordinary way says which it is
                 return f"a row raised {name_of(error)}"
-            log.warning("%s is computed in the ordinary way from now on: %s", self.place, name_of(error))
+            log.warning("%s is computed in the ordinary way for now: %s", self.place, name_of(error))
             PLANS.drop(way, why := f"its plan failed: {name_of(error)}")
             return why
 
@@ -219,17 +226,24 @@ class Planned:
     def pushed_keys(self, spark: SparkSession, keys: pa.Schema) -> PushedKeys | None:
         """What of the inputs' rows decides these columns of the result; None while that is found out beside the turn.
 
-        Until then, and for good where it cannot be found out, inputs are given whole.
+        Until then, and where it cannot be found out, inputs are given whole.
         """
-        way, names = self._way(spark), tuple(keys.names)
-        if names not in way.asked and way.plan is not None:
-            way.asked.add(names)
+        way, names, now = self._way(spark), tuple(keys.names), time.monotonic()
+        due = names not in way.pushed and now >= way.asked.get(names, -math.inf) + AGAIN_SECONDS
+        if due and way.plan is not None:
+            way.asked[names] = now
             PLANS.begin(lambda: self._ask(way, keys), spark)
         return way.pushed.get(names)
 
     def _ask(self, way: Way, keys: pa.Schema) -> None:
-        if way.plan is not None:
-            way.pushed[tuple(keys.names)] = way.plan.pushed_keys(keys)
+        if (plan := way.plan) is None:  # dropped meanwhile
+            return
+        names = tuple(keys.names)
+        try:
+            way.pushed[names] = plan.pushed_keys(keys)
+        except Exception as error:  # noqa: BLE001  # its inputs are given whole then
+            told = f"what of its inputs decides {', '.join(names)} is not found out: {name_of(error)}"
+            log.warning("%s: %s", self.place, told)
 
     def _way(self, spark: SparkSession) -> Way:
         return PLANS.way(self.place, self._key, self._make, spark)

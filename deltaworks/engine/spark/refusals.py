@@ -18,6 +18,8 @@ _TAKEN = frozenset({
     *("LocalLimitExec", "GlobalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec"),
 })  # fmt: skip
 """Nodes that compute one partition from one partition of each child, anew each time. No other is taken."""
+_LATELY = "'lately"
+"""What `PlanNodes.java` says of one: date'today' is that day in the plan."""
 _WHY = {
     "Broadcast": "a broadcast keeps its first rows",
     "Subquery": "a subquery keeps its first result",
@@ -29,13 +31,20 @@ _WHY = {
 
 
 class NotDirectError(Exception):
-    """This plan takes Spark's ordinary way."""
+    """This plan takes Spark's ordinary way; `passes`: for now, it may be another one later."""
+
+    def __init__(self, finding: str, *, passes: bool = False) -> None:
+        """Say why."""
+        super().__init__(finding)
+        self.passes = passes
 
 
 def refuse_unstable(kinds: Collection[str]) -> None:
-    """Raise NotDirectError for clock and chance: the optimiser folds them into the plan, for ever."""
+    """Raise NotDirectError for clock and chance: parser and optimiser put what they are now into the plan, for ever."""
     for finding, _ in instabilities(kinds):
         raise NotDirectError(finding)
+    if _LATELY in kinds:
+        raise NotDirectError("a date or a time of these days stands in it, and may be the clock's", passes=True)
 
 
 def one_partition(plan: JavaObject, inputs: Container[int], spark: Internals) -> JavaObject:

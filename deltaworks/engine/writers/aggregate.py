@@ -41,9 +41,7 @@ class AggregateWriter:
         self.declared, self.own, self.source, self.table = declared, own, source, own.table
         self.late = late
         self.used = None if late is None else late_rows.LateRows(late, own.table)
-        self.computing = Computing(
-            declared, load_transform(declared), [source.table], own.table.schema.names, direct=direct
-        )
+        self.computing = Computing(declared, load_transform(declared), [source.table], own.table.schema, direct=direct)
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own, late_max=late_rows.late_max(declared.table.late))
         names = self.table.schema.names

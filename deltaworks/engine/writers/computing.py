@@ -21,22 +21,25 @@ from deltaworks.engine.transforms import Function, by_short_name, digest_of, sev
 from deltaworks.engine.transforms import KeysFrom as KeysFromFunction
 from deltaworks.engine.writers.writer import code_of, frame
 
-IN_SPARK = "more rows than fit into memory"
-"""Why rows that are not Arrow are computed in the ordinary way."""
+IN_SPARK = "its rows are Spark's, not in memory"
+"""Why rows that are not Arrow are computed in the ordinary way: they are too many, or a command asked for that."""
+
+UNFIT = "a value does not fit the declared type"
 
 
 class Computing:
     """Calls one function of a table's transform.py."""
 
     def __init__(
-        self, declared: Declared, function: Function, inputs: Sequence[OwnedTable], gives: Sequence[str], *,
-        direct: bool,
-    ) -> None:  # fmt: skip
+        self, declared: Declared, function: Function, inputs: Sequence[OwnedTable], gives: pa.Schema, *, direct: bool
+    ) -> None:
         """Give these columns; what an input's columns of the engine hold is none of its business.
 
         `direct`: by a kept plan where it can be.
         """
-        self._function, self._gives = function, list(gives)
+        self._function = function
+        self._gives = pa.schema([(one.name, one.type) for one in gives])
+        """What may be null is asked later, and told with the table's name."""
         self.of_sessions: bool | None = None
         """Whether its result is sessions; None while it was not computed in the ordinary way."""
         self._names = {table.name: declared_columns(table) for table in inputs}
@@ -48,10 +51,25 @@ class Computing:
         )
 
     def __call__(self, spark: SparkSession, rows: Mapping[str, Rows]) -> Rows:
-        """The result over rows of each input: as Arrow where a kept plan gives it, else as a DataFrame."""
+        """The result over rows of each input: as Arrow where a kept plan gives it, else as a DataFrame.
+
+        Raises what the function raises.
+        """
         small = {name: one for name, one in rows.items() if isinstance(one, pa.Table)}
-        found = self.planned.compute(spark, small) if len(small) == len(rows) else None
+        found = self.directly(spark, small) if len(small) == len(rows) else None
         return self.ordinary(spark, rows) if found is None else found
+
+    def directly(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> pa.Table | None:
+        """The result of a kept plan, in the types that the table declares; None where there is none.
+
+        A transform may give another type. What that cannot hold is told by the ordinary way.
+        """
+        found = self.planned.compute(spark, rows)
+        try:
+            return None if found is None else found.cast(self._gives)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            went_ordinarily(UNFIT)
+            return None
 
     def expressions(self, name: str, wanted: Mapping[str, Expression]) -> Callable[[SparkSession, pa.Table], pa.Table]:
         """Computes these over an input's rows, a column for each; raises UnknownError where a row raises."""
@@ -65,7 +83,7 @@ class Computing:
         )
 
         def compute(spark: SparkSession, rows: pa.Table) -> pa.Table:
-            # rows differ in size
+            # half as many as their mean size allows: some are larger than others
             many = min(ROWS_MAX, max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes)))
             begins = range(0, max(1, rows.num_rows), many)
             pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in begins]
@@ -89,7 +107,7 @@ class Computing:
         return put_together(made) if self.of_sessions else made
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        return self._function(**by_short_name(frames)).select(*self._gives)
+        return self._function(**by_short_name(frames)).select(*self._gives.names)
 
 
 def _code(declared: Declared, function: Callable[..., object]) -> str:
@@ -112,7 +130,7 @@ class KeysFrom:
 
     @phase("compute")
     def __call__(self, spark: SparkSession, rows: Rows) -> list[Rows]:
-        """What each of the frames that it gives holds for these rows."""
+        """What each of the frames that it gives holds for these rows; raises what the function raises."""
         if not isinstance(rows, pa.Table) or not self._direct:
             went_ordinarily(OFF if isinstance(rows, pa.Table) else IN_SPARK, part=f"keys_from {self._name}")
             return list(self._several({self._name: frame(spark, rows).select(*self._columns)}))

@@ -104,7 +104,7 @@ def _text(text: str) -> str:
 
 
 def semi(rows: pa.Table, keys: pa.Table, *, others: bool = False) -> pa.Table:
-    """The rows that have one of these keys, null and NaN like values; or those of all `others`."""
+    """The rows that have one of these keys, in the same types, null and NaN like values; or those of all `others`."""
     names = keys.column_names
     wanted = set(tuples(keys, names))
     return rows.filter(pa.array([(key in wanted) != others for key in tuples(rows, names)], pa.bool_()))

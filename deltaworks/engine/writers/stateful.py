@@ -84,7 +84,7 @@ class StatefulWriter:
         assert isinstance(kept, Stateful)
         self.declared, self.kept, self.own, self.sources, self.table = declared, kept, own, sources, own.table
         self.late = late
-        gives = [name for name in own.table.schema.names if name != COMPLETE or kept.closes is None]
+        gives = pa.schema([one for one in own.table.schema if one.name != COMPLETE or kept.closes is None])
         tables = [source.table for source in sources]
         self.computing = Computing(declared, load_transform(declared), tables, gives, direct=direct)
         self.progress = Progress(own.table, code=code_of(declared))

@@ -1,6 +1,6 @@
 """`view`: touched keys are recomputed from all inputs, as of this batch, and replaced; vanished keys go."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_
@@ -66,7 +66,7 @@ class ViewWriter:
         """Own `own`; follow the change feeds of `sources`."""
         self.declared, self.own, self.sources, self.table = declared, own, sources, own.table
         tables, keys_from = [source.table for source in sources], load_keys_from(declared)
-        self.computing = Computing(declared, load_transform(declared), tables, own.table.schema.names, direct=direct)
+        self.computing = Computing(declared, load_transform(declared), tables, own.table.schema, direct=direct)
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own)
@@ -114,17 +114,15 @@ class ViewWriter:
         if touched.no_key and not touched.parts:
             self.progress.remember(counts)
             return counts
-        inputs = dict[str, DataFrame]()
-        computed = self._computed(spark, touched, committer.arrow_bytes_max)
-        if computed is None:
-            inputs = {s.table.name: shown(spark, s, committer.arrow_bytes_max) for s in self.sources}
-            many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
-            computed = self.computing.ordinary(spark, inputs, many_rows=many_rows)
+        bytes_max = committer.arrow_bytes_max
+        computed, inputs = self._computed(spark, touched, bytes_max)
         if touched.parts:
-            touched = self._whole(spark, touched, computed, committer.arrow_bytes_max)
+            touched = self._whole(spark, touched, computed, bytes_max)
             if touched.no_key:
                 self.progress.remember(counts)
                 return counts
+            if touched.keys is None:  # what was computed may be of the parts alone
+                computed, inputs = self._computed(spark, touched, bytes_max)
 
         def attempt(keys: pa.Table) -> None:
             evaluate(only(spark, computed, keys))
@@ -148,7 +146,16 @@ class ViewWriter:
                 self._leave_out_more(keys, attempt, error)
                 return self._replace(spark, committer, computed, touched, counts, before)
 
-    def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
+    def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> tuple[Rows, Mapping[str, DataFrame]]:
+        """The rows of the touched keys, and more; with what they were computed from where that was not cut to them."""
+        found = self._directly(spark, touched, bytes_max)
+        if found is not None:
+            return found, {}
+        inputs = {source.table.name: shown(spark, source, bytes_max) for source in self.sources}
+        many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
+        return self.computing.ordinary(spark, inputs, many_rows=many_rows), inputs
+
+    def _directly(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
         """By a kept plan, the rows of the touched keys and some of others; None where that cannot be.
 
         Inputs are cut to the rows that the touched keys need: so a turn costs what it changes, not what there is.
@@ -165,7 +172,7 @@ class ViewWriter:
         for keys, known in given:
             for name, kept in whole.items():
                 self._let_compute(spark, name, kept, known, keys.column_names)
-        return self.computing.planned.compute(spark, needed(whole, given))
+        return self.computing.directly(spark, needed(whole, given))
 
     def _let_compute(
         self, spark: SparkSession, name: str, kept: Snapshot, known: PushedKeys | None, keys: Sequence[str]
@@ -217,7 +224,7 @@ class ViewWriter:
             raise error
         attempt(there)
 
-    def _every_key(self, spark: SparkSession, inputs: dict[str, DataFrame], computed: DataFrame) -> pa.Table | None:
+    def _every_key(self, spark: SparkSession, inputs: Mapping[str, DataFrame], computed: DataFrame) -> pa.Table | None:
         """The keys that the inputs' rows map to; None if they are too many."""
         every = list[pa.Table]()
         for name, rows in inputs.items():
