@@ -24,6 +24,7 @@ from deltaworks.engine.entry import Counts, Entry, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.maintenance import SmallFiles
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
@@ -136,6 +137,7 @@ class Flow:
                 self._open(declared)
             elif declared.name in catalog[only].inputs:
                 self._open_input(declared)
+        self.small_files = SmallFiles()
         self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
         self.turns = Turns(app=app, epoch=epoch, lake=settings.lake, guard=guard)
 
@@ -366,8 +368,7 @@ class Flow:
         self.pulse.rows += took
         self.pulse.last_batch_at = time.time()
         self.turn(spark, last=lagging)
-        for table in self.tables():
-            table.tend()
+        self.tend()
         return took
 
     def plan_ahead(self, spark: SparkSession) -> None:
@@ -758,8 +759,21 @@ class Flow:
             more |= self.trim() >= FILES_AT_ONCE
             self._recorded_at = -RECORD_SECONDS if more else now
             self.turns.tell()
+        self.tend()
+
+    def tend(self) -> None:
+        """Give logs their checkpoints, and have very many small files put together in one table that is at work."""
+        self.small_files.put_together(self._at_work(), self._committer(None))
         for table in self.tables():
             table.tend()
+
+    def _at_work(self) -> Iterator[OwnedTable]:
+        """The tables that are not set aside, with those beside them; and the copy of the entries."""
+        for name, source in self.inputs.items():
+            if name not in self.detached:
+                yield source.table
+                yield from self.sides.get(name, {}).values()
+        yield self.book.table
 
     def trim(self) -> int:
         """Shorten the tables' logs to about their last commits, as far as nobody needs older ones; how many files went.

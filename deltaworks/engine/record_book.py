@@ -43,10 +43,6 @@ SCHEMA = pa.schema(
 """A table that was moved away and made anew has another id. The rest of an entry is in its JSON."""
 COMMITS_MAX = 1_000
 """So many commits are copied at once: this happens while the app's lock is held."""
-COMPACT_EACH = 60
-"""After so many commits of its own the copy is compacted: nobody else does it..."""
-TARGET_BYTES = 16 * 2**20
-"""...into files that are small enough to be written anew between two batches."""
 _Marks = dict[str, int]
 log = logging.getLogger("deltaworks.record_book")
 
@@ -77,8 +73,6 @@ class RecordBook:
             counts = Counts(read=len(rows), taken=len(rows))
             entry = self.table.entry.follow("batch", counts=counts, position=Position(versions=marks))
             committer.commit(self.table, pa.Table.from_pylist(rows, schema=SCHEMA), entry)
-            if self.table.version % COMPACT_EACH == 0:
-                self._compact(committer)
         return len(rows) >= COMMITS_MAX
 
     def copied_upto(self, table: OwnedTable) -> int:
@@ -106,10 +100,6 @@ class RecordBook:
         self.table.moved_to(expected, entry, brought_rows=True)
         self.table.checkpoint()
         return total.rows
-
-    def _compact(self, committer: "Committer") -> None:
-        if committer.rewrite(self.table, self.table.entry.follow("compact"), size_max=TARGET_BYTES):
-            self.table.checkpoint()
 
     def _older_than_log(self, table: OwnedTable) -> Iterator[pa.RecordBatch]:
         """What only the copies tell, a part at a time: it may be far more than the logs."""

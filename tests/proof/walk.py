@@ -19,6 +19,7 @@ from deltaworks.control.commands import Command
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.commit import Committer
+from deltaworks.engine.maintenance import SmallFiles
 from deltaworks.engine.points import Listener, listening
 from deltaworks.engine.rewind import plan, stage
 from deltaworks.engine.trimming import STAGED
@@ -27,8 +28,8 @@ from tests.flows import Crash, Log, Owner, carry_out
 from tests.proof.workloads import Workload
 
 STEPS = {"open": (0,), "stream": (1, 2), "quiet": (3,), "orders": (), "tend": ()}
-"""The batches that a step brings; `orders` has the owner carry some out, `tend` compacts every table and writes its
-log's checkpoint."""
+"""The batches that a step brings; `orders` has the owner carry some out, `tend` compacts every table, without an order
+and then with one, and writes its log's checkpoint."""
 _EPOCHS = 100  # more than any step has owners
 Lake = dict[str, list[str]]
 
@@ -177,6 +178,9 @@ class Walk:
             raise failed
         owner.flow.settle()
         if step == "tend":
+            owner.flow.small_files = SmallFiles(files_max=2)
+            for _ in owner.flow.tables():  # one at a time
+                owner.flow.tend()
             committer = Committer(spark=None, arrow_bytes_max=0, guard=owner.flow.guard)
             for table in owner.flow.tables():
                 maintenance.compact(table, command=1, committer=committer)

@@ -30,8 +30,7 @@ def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: 
     for number in range(50):
         log.send(random_views(chance, 3, first=10 * number))
         small.take(log.batch())
-        for one in small.flow.tables():
-            one.tend()
+        small.flow.tend()
     views = small.flow.inputs[VIEWS].table
     before = read(spark, views.path)
     shutil.copytree(tmp_path / "cut", tmp_path / "whole")
@@ -75,8 +74,7 @@ def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: 
     for number in range(50):
         log.send(random_views(chance, 3, first=10 * number))
         owner.take(log.batch())
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
     path = owner.flow.inputs[VIEWS].table.path
     rows = {version: Held(VIEWS, path, version).rows() for version in (1, 15, 30)}
     owner.flow.commits_kept = 10

@@ -173,8 +173,7 @@ def work(owner: ArrowOwner, batches: int) -> list[dt.datetime]:
     for number in range(batches):
         log.send([view(number)])
         owner.take(log.batch())
-        for table in owner.flow.tables():
-            table.tend()
+        owner.flow.tend()
         found.append(between_commits())
     return found
 

@@ -9,9 +9,9 @@ import pytest
 from deltaworks.engine import maintenance
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.maintenance import FILES_MIN, compact_debts, debts
+from deltaworks.engine.maintenance import FILES_MIN, SmallFiles, compact_debts, debts
 from deltaworks.engine.partition import Partition
-from deltaworks.errors import LeaseLostError
+from deltaworks.errors import LakeError, LeaseLostError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
@@ -132,6 +132,113 @@ def test_order_goes_in_steps_between_which_the_stream_goes_on(tmp_path: Path) ->
     assert table.read_added(0, table.version).num_rows == before
     assert len(side.files()) < FILES_MIN
     assert owner.verdicts() == {"ok"}
+
+
+def test_very_many_are_put_together_without_an_order(tmp_path: Path) -> None:
+    """A stream that turns each second would leave hundreds until the next order; what few parts have waits for it."""
+    cold, warm = MONDAY, MONDAY + timedelta(days=1)
+    table, small = owned(tmp_path, DAY), SmallFiles(files_max=3 * FILES_MIN)
+    most = 0
+    for number in range(FILES_MIN):
+        put(table, number, at=cold)
+    for number in range(100):
+        put(table, FILES_MIN + number, at=warm)
+        small.put_together([table], BY_ARROW)
+        table.tend()
+        most = max(most, len(table.files()))
+
+    kinds = [entry.kind for entry in table.entries_backwards()]
+    files = [debt for debt in debts(table, files_min=1) if debt.part == ("_day_of_at", "2026-11-16")]
+    assert most <= FILES_MIN + 4 * FILES_MIN + 1
+    assert 100 // (4 * FILES_MIN + 1) <= kinds.count("compact") <= 100 // (3 * FILES_MIN)
+    assert [debt.files for debt in files] == [FILES_MIN]
+    assert values(table) == list(range(FILES_MIN + 100))
+
+
+def test_one_table_at_a_time(tmp_path: Path) -> None:
+    """Tables of one app have their commits together: all at once would hold up a batch for seconds."""
+    tables = [owned(tmp_path / name) for name in "abc"]
+    for table, name in zip(tables, "abc", strict=True):
+        table.name = f"silver.{name}"
+    small = SmallFiles(files_max=FILES_MIN)
+    small.put_together(tables, BY_ARROW)
+    for number in range(FILES_MIN):
+        for table in tables:
+            put(table, number)
+    counted = []
+    for _ in range(4):
+        small.put_together(tables, BY_ARROW)
+        counted.append([len(table.files()) for table in tables])
+
+    assert counted == [[1, FILES_MIN, FILES_MIN], [1, 1, FILES_MIN], [1, 1, 1], [1, 1, 1]]
+
+
+def test_file_that_cannot_be_read_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody may have missed it yet: the table goes on, its log has checkpoints, and one line names the order."""
+    table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        put(table, number)
+    Path(table.path, table.files()[0]).write_bytes(b"torn")
+    for number in range(3 * FILES_MIN):
+        small.put_together([table], BY_ARROW)
+        put(table, number)
+
+    told = [record.getMessage() for record in caplog.records if record.name == "deltaworks.maintenance"]
+    assert len(table.files()) == 4 * FILES_MIN
+    assert len(told) == 1
+    assert 'Run "deltaworks compact silver.things --by-debt"' in told[0]
+
+
+def test_what_was_replaced_is_not_put_together(tmp_path: Path) -> None:
+    """It is about to go."""
+    table, small = owned(tmp_path), SmallFiles(files_max=2)
+    small.put_together([table], BY_ARROW)
+    for number in range(4):
+        put(table, number)
+    table.outdated = LakeError("silver.things", "has other columns", "Rebuild it")
+    small.put_together([table], BY_ARROW)
+    outdated = len(table.files())
+    table.outdated = None
+    put(table, 4)
+    small.put_together([table], BY_ARROW)
+
+    assert outdated == 4
+    assert len(table.files()) == 1
+
+
+def test_table_that_is_set_aside_is_left_alone(tmp_path: Path) -> None:
+    """Its last batch may be half committed; with it those beside it. The others are put together."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
+    owner.flow.small_files = SmallFiles(files_max=2)
+    owner.flow.detached.failed("silver.page_views", ValueError("as if"))
+    at_work = {table.name for table in owner.flow._at_work()}
+    for number in range(12):
+        log.send([view(number)])
+        owner.take(log.batch())
+        owner.flow.tend()
+
+    bronze = next(one.table for one in owner.flow.bronze if "web" in one.table.name)
+    assert "silver.page_views" not in at_work
+    assert not any(name.startswith("silver.page_views__") for name in at_work)
+    assert owner.flow.book.table.name in at_work
+    assert len(bronze.files()) < 12
+
+
+def test_lease_that_is_lost_meanwhile_ends_it(tmp_path: Path) -> None:
+    """It is not one of the errors that leave a table as it is."""
+    table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        put(table, number)
+
+    def lost() -> None:
+        raise LeaseLostError("app a", "a newer owner has it", "Nothing to do")
+
+    with pytest.raises(LeaseLostError):
+        small.put_together([table], type(BY_ARROW)(spark=None, arrow_bytes_max=2**20, guard=lost))
+
+    assert len(table.files()) == FILES_MIN
 
 
 def test_who_lost_the_lease_meanwhile_compacts_nothing(tmp_path: Path) -> None:

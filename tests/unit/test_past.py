@@ -441,8 +441,7 @@ def work(owner: ArrowOwner, log: Log, *numbers: int) -> Iterator[dt.datetime]:
     for number in numbers:
         log.send([view(number, user=number), *([broken(b"{")] if number % 5 == 0 else ())])
         owner.take(log.batch())
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
         yield between_commits()
 
 
@@ -594,8 +593,7 @@ def test_tables_of_changes_go_back_with_those_beside_them(tmp_path: Path) -> Non
     for number in range(60):
         log.send(records[4 * number : 4 * number + 4])
         owner.take(log.batch())
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
         held[table(owner, name).version] = owner.rows(name)
     whole = owner.rows(name)
     first = cut(owner, name)
@@ -633,8 +631,7 @@ def test_a_reader_that_is_put_back_takes_from_the_past(tmp_path: Path) -> None:
         owner.bronze()
         owner.silver()
         owner.gold(GOLD)
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
     owner.flow.commits_kept = KEPT
     owner.flow.settle()
     silver, gold = owner.flow.inputs[VIEWS], owner.flow.inputs[GOLD].table

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deltaworks.analyst import connect
+from deltaworks.engine.maintenance import SmallFiles
 from deltaworks.engine.record_book import COMMITS_MAX
 from deltaworks.settings import Settings
 from shop.part import FIRST, part_of_shop
@@ -138,16 +139,16 @@ def test_analysts_see_the_entries_of_all_apps_as_one_table(web: ArrowOwner) -> N
     assert later == [(5,)]
 
 
-def test_copy_is_compacted_by_itself(web: ArrowOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_is_compacted_by_itself(web: ArrowOwner) -> None:
     """Its small files become one now and then, and it goes on from there."""
-    monkeypatch.setattr("deltaworks.engine.record_book.COMPACT_EACH", 2)
-    for number in range(4):
+    web.flow.small_files = SmallFiles(files_max=3)
+    for number in range(12):
         work(web, number)
         web.flow.settle()
 
     book = web.flow.book.table
 
-    assert book.delta.get_add_actions().num_rows < 4
+    assert book.delta.get_add_actions().num_rows < 12
     assert "compact" in {None if one.entry is None else one.entry.kind for one in book.commits_backwards()}
     assert len({(row["table_name"], row["version"]) for row in copied(web)}) == len(copied(web)) > 12
 

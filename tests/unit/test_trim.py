@@ -53,8 +53,7 @@ def work(owner: ArrowOwner, log: Log, *numbers: int) -> None:
     for number in numbers:
         log.send([view(number, user=number), *([broken(b"{")] if number % 5 == 0 else ())])
         owner.take(log.batch())
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
 
 
 def cut(owner: ArrowOwner) -> int:
@@ -119,7 +118,6 @@ def test_log_stays_at_a_bound_and_without_the_trim_it_grows(long: tuple[ArrowOwn
 
 def test_copies_tell_what_the_log_does_not(long: tuple[ArrowOwner, Log], monkeypatch: pytest.MonkeyPatch) -> None:
     """The entries are one sequence, for the owner, for who reads the lake, and for the list of commits."""
-    monkeypatch.setattr("deltaworks.engine.record_book.COMPACT_EACH", 1)
     monkeypatch.setattr("deltaworks.engine.copies.COMMITS_AT_ONCE", 7)
     monkeypatch.setattr("deltaworks.engine.record_book.COMMITS_AT_ONCE", 7)
     owner, _ = long
@@ -198,8 +196,7 @@ def test_slow_reader_finds_what_it_has_not_taken(tmp_path: Path) -> None:
         owner.silver()
         if number == 4:
             owner.gold(GOLD)
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
     owner.flow.commits_kept = owner.flow.commits_opened = KEPT
     owner.flow.settle()
     taken = owner.flow.readers(VIEWS)[GOLD]
@@ -345,8 +342,7 @@ def test_table_that_was_empty_then_comes_back_empty(tmp_path: Path) -> None:
         owner.silver()
         if number % 2:
             owner.gold(GOLD)
-        for one in owner.flow.tables():
-            one.tend()
+        owner.flow.tend()
     owner.flow.commits_kept = owner.flow.commits_opened = KEPT
     owner.flow.settle()
     gold = owner.flow.inputs[GOLD].table
