@@ -38,6 +38,8 @@ GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
 UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
 """Taken out of the environment: some hundred processes would each compile all that they import."""
+SAME_AS_DRIVERS = {"TOKIO_WORKER_THREADS": "1"}
+"""What a driver's environment has by itself; for tests that write tables in their own process."""
 JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 """For every Java that tests start: few live for more than a minute, in which the second compiler takes as much time as
 all the rest. With one compiler Java reserves 48 MiB for its code; see engine/session.py."""
@@ -209,7 +211,8 @@ def _running(
     command: list[str], output: IO[bytes] | None = None, *, java: Sequence[str] = JAVA
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A group in a process group of its own, which is stopped when it takes too long or we are interrupted."""
-    environment = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    environment = {**SAME_AS_DRIVERS, **inherited}
     if java:
         environment["JDK_JAVA_OPTIONS"] = " ".join((environment.get("JDK_JAVA_OPTIONS", ""), *java)).strip()
     process = subprocess.Popen(

@@ -159,6 +159,7 @@ class Committer:
         reached(table.name, entry.kind, "after-commit")
         table.moved_to(table.delta.version(), entry, brought_rows=True)
 
+    @phase("commit")
     def rewrite(self, table: OwnedTable, entry: Entry, *, size_max: int, part: tuple[str, str] | None = None) -> bool:
         """Put files that are smaller than `size_max` bytes together into some of about that size; rows stay the same.
 
@@ -167,7 +168,7 @@ class Committer:
         where nothing is to gain. Raises as above.
         """
         stage, expected = table.stage, table.version + 1
-        files = pa.table(table.delta.get_add_actions()).select(["path", "size_bytes"])
+        files = table.adds()
         stage.follow(table.version, files=files.filter(pc.less(files["size_bytes"], size_max))["path"].to_pylist())
         try:
             deltalake.DeltaTable(str(stage.path)).optimize.compact(

@@ -43,6 +43,7 @@ from deltaworks.settings import Settings
 
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
+ASK_SECONDS = 1.0  # between two looks into the control store: four in a second took a thirtieth of a driver's time
 WAIT_SECONDS_MAX = 1.0  # for the end of a batch, before the loop looks whether the app is still ours
 ORDERS_SHARE = 0.25  # of the time that the last batch took: so long orders may hold up the next one
 LOOK_SECONDS_MAX = 10.0  # no longer is the stream waited for, to look for rows for the first time
@@ -71,6 +72,7 @@ class Driver:
         self._batches_seen = 0  # how many there had been when nothing ran for the last time
         self._started_at = 0.0
         self._looked = False  # whether the stream has looked for rows
+        self._asked_at = -ASK_SECONDS
         self._requeued = False  # whether the orders that died with an older owner are queued again
         self._away_since: float | None = None  # when the control store was first found away
         self._told_at = 0.0
@@ -236,11 +238,14 @@ class Driver:
             ended = self._ended(query)
             self._still_ours()
             closing.announce()
+            asks = ended or time.monotonic() - self._asked_at >= ASK_SECONDS
+            if asks:
+                self._asked_at = time.monotonic()
             if ended or self._has_looked(query):
-                self._between_batches(spark)
+                self._between_batches(spark, asks=asks)
             if ended and not self._behind() and self.orders.in_hand is None:
                 return
-            if self._desired_stopped():
+            if asks and self._desired_stopped():
                 log.info("the desired state is stopped: draining")
                 self.heart.state = "draining"
                 return
@@ -266,8 +271,10 @@ class Driver:
         if self.heart.lost is not None:
             raise self.heart.lost
 
-    def _between_batches(self, spark: SparkSession) -> None:
+    def _between_batches(self, spark: SparkSession, *, asks: bool) -> None:
         """What is to be done while no batch runs: tables that are behind go on, idle ones settle, commands.
+
+        Without `asks` no new command is looked for; one that is in hand goes on.
 
         Where batches take longer than they are to be apart, the next one begins a moment after one ends: who only tried
         whether the lock is free would hardly ever get it, and the small files that every batch reads would pile up.
@@ -284,8 +291,9 @@ class Driver:
             self.flow.settle(after_seconds=SETTLE_SECONDS)
             until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
             # an order that waits for a table's turn would wait here in vain
-            while self._obey(spark) and time.monotonic() < until and not self.flow.behind():
-                pass
+            while (asks or self.orders.in_hand is not None) and self._obey(spark):
+                if time.monotonic() >= until or self.flow.behind():
+                    break
         except BaseException as error:
             self.failure = error  # before the lock is free: a batch that waits for it must not go on from here
             raise

@@ -132,7 +132,7 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
 
 def _has_all(table: OwnedTable, kept: Snapshot) -> bool:
     """Whether a snapshot has as many rows as its table; where files do not say how many they have, nobody knows."""
-    counts = pa.table(table.delta.get_add_actions())["num_records"]
+    counts = table.adds()["num_records"]
     return bool(counts.null_count) or kept.num_rows == (pc.sum(counts).as_py() or 0)
 
 

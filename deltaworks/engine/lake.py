@@ -81,6 +81,7 @@ class OwnedTable:
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
         self.delta = deltalake.DeltaTable(str(path))
+        self._adds: tuple[int, pa.Table] | None = None
         self._addable = addable
         self._refuse_other_partitions()
         self.outdated: LakeError | None = self._outdated()
@@ -247,6 +248,7 @@ class OwnedTable:
     def reopen(self) -> None:
         """Forget what is remembered and read the table's state anew."""
         self.delta = deltalake.DeltaTable(str(self.path))
+        self._adds = None
         self.outdated = self._outdated()
         self.version = self.delta.version()
         self.entry = self._last_entry()
@@ -302,18 +304,26 @@ class OwnedTable:
 
     def rows(self) -> int:
         """How many rows the present version has."""
-        counts = pa.table(self.delta.get_add_actions())["num_records"]
-        return int(pc.sum(counts).as_py() or 0)
+        return int(pc.sum(self.adds()["num_records"]).as_py() or 0)
 
     def files(self) -> list[str]:
         """The present version's files, as the log names them."""
-        names: list[str] = pa.table(self.delta.get_add_actions())["path"].to_pylist()
+        names: list[str] = self.adds()["path"].to_pylist()
         return names
 
     def bytes(self) -> int:
         """Size of the present version's files."""
-        sizes = pa.table(self.delta.get_add_actions())["size_bytes"]
-        return sum(sizes.to_pylist())
+        return int(pc.sum(self.adds()["size_bytes"]).as_py() or 0)
+
+    def adds(self) -> pa.Table:
+        """A row for each file of the present version: `path`, `size_bytes`, `num_records` (null: not known).
+
+        Several views ask about one input in each turn, so it is read once for each version.
+        """
+        if self._adds is None or self._adds[0] != self.delta.version():
+            actions = pa.table(self.delta.get_add_actions()).select(["path", "size_bytes", "num_records"])
+            self._adds = (self.delta.version(), actions)
+        return self._adds[1]
 
     def rows_added(self, after: int, upto: int) -> list[str]:
         """Absolute paths of the files that batch commits in (after, upto] added."""

@@ -31,6 +31,9 @@ DOWN = "deltaworks down"  # who wants the apps stopped while the whole stack is 
 DEAD_SECONDS_MAX = 15  # SIGKILL takes milliseconds; longer means a process in uninterruptible sleep
 _POLL_SECONDS = 0.1
 _MARK = "--- "  # begins the line that says when a driver starts
+_OF_DELTA_RS = {"TOKIO_WORKER_THREADS": "1"}
+"""delta-rs hands each small commit from thread to thread of its runtime: with one for each core that costs a quarter
+more processor time. Large ones, which take longer so, are few or Spark's. Who sets the variable has it otherwise."""
 _FOREIGN = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW")  # Airflow's settings, secrets and file descriptors
 _children: list["subprocess.Popen[bytes]"] = []  # kept so that a launcher that lives on reaps them
 _reaping = threading.Lock()
@@ -175,7 +178,8 @@ def driver_processes(settings: Settings, store: Store | None) -> set[int]:
 
 def driver_environment(settings: Settings) -> Mapping[str, str]:
     """What a driver inherits: these settings, and nothing of Airflow, whose variables hold keys and passwords."""
-    return {name: value for name, value in settings.inherited().items() if not name.startswith(_FOREIGN)}
+    ours = {name: value for name, value in settings.inherited().items() if not name.startswith(_FOREIGN)}
+    return {**_OF_DELTA_RS, **ours}
 
 
 def _popen(settings: Settings, app: str, *, failures: int) -> Launched:

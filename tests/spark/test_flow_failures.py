@@ -89,7 +89,7 @@ def test_nothing_is_committed_after_a_failure_between_batches(
             owner.flow.micro_batch(spark.createDataFrame(log.batch()))
         driver._batches_seen = owner.flow.pulse.batches  # none has come since: tables that are behind go on
         with pytest.raises(RuntimeError, match="disk full"):
-            driver._between_batches(spark)
+            driver._between_batches(spark, asks=True)
     versions = {table.name: table.version for table in owner.flow.tables()}
     log.send([view(2)])
     driver._on_batch(spark.createDataFrame(log.batch()), 2)

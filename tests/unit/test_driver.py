@@ -107,22 +107,25 @@ def test_first_batch_waits_for_no_turn_without_rows(
     assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked
 
 
-@pytest.mark.parametrize(("does", "turns"), [("Initializing sources", 1), ("Waiting for data to arrive", 3)])
+@pytest.mark.parametrize(
+    ("does", "asks"), [("Initializing sources", [True]), ("Waiting for data to arrive", [True, False, True])]
+)
 def test_loop_does_nothing_before_the_first_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, turns: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, asks: list[bool]
 ) -> None:
-    """But for a stream that has ended: what it brought is to be taken by all tables."""
+    """But for a stream that has ended: what it brought is to be taken by all tables. Then orders, by the second."""
     monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
-    did = list[object]()
+    monkeypatch.setattr(driving, "ASK_SECONDS", 3_600.0)
+    did = list[bool]()
     driver: Any = changes_driver(tmp_path)  # with stand-ins that have all that is asked
     driver.drain = True
     driver.flow = SimpleNamespace(pulse=Pulse(), behind=lambda: False)
     driver.orders = SimpleNamespace(in_hand=None)
-    monkeypatch.setattr(driver, "_between_batches", did.append)
+    monkeypatch.setattr(driver, "_between_batches", lambda _, *, asks: did.append(asks))
 
     driver._loop(None, Quiet(looks=2, does=does), SimpleNamespace(announce=lambda: None))
 
-    assert len(did) == turns
+    assert did == asks
 
 
 def test_orders_have_their_turn_between_batches_that_follow_each_other(
@@ -151,7 +154,7 @@ def test_orders_have_their_turn_between_batches_that_follow_each_other(
                 working, looked = spark.submit(work), 0
                 try:
                     while looked < LOOKS_MAX and not all(store.command(number).finished for number in orders):
-                        driver._between_batches(nobody)  # type: ignore[arg-type]  # none of these orders needs it
+                        driver._between_batches(nobody, asks=True)  # type: ignore[arg-type]  # nobody needs it
                         looked += 1
                 finally:
                     ended.set()
@@ -185,15 +188,37 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(driver, "_obey", obey)
 
-    driver._between_batches(None)  # type: ignore[arg-type]  # nothing looks at it
+    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # nothing looks at it
     first = done, turns
-    driver._between_batches(None)  # type: ignore[arg-type]  # as above
+    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # as above
     second = turns
     flow.pulse.batches += 1
-    driver._between_batches(None)  # type: ignore[arg-type]  # as above
+    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # as above
 
     assert first == (steps, 0)
     assert (second, turns) == ((0, 0) if behind_after is None else (1, 1))  # none more once a batch has come
+
+
+def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control store is asked once a second; what it has given needs no further question."""
+    driver, obeyed = changes_driver(tmp_path), list[object]()
+
+    def obey(_: object) -> bool:
+        obeyed.append(driver.orders.in_hand)
+        return False
+
+    flow: Any = SimpleNamespace(pulse=Pulse(batches=7), behind=lambda: False, settle=lambda **_: None)
+    orders: Any = SimpleNamespace(in_hand=None)
+    driver.flow, driver.orders = flow, orders
+    monkeypatch.setattr(driver, "_obey", obey)
+
+    driver._between_batches(None, asks=False)  # type: ignore[arg-type]  # nothing looks at it
+    unasked = list(obeyed)
+    orders.in_hand = "an order"
+    driver._between_batches(None, asks=False)  # type: ignore[arg-type]  # as above
+
+    assert unasked == []
+    assert obeyed == ["an order"]
 
 
 def test_control_store_that_is_away_is_told_once_in_a_while(

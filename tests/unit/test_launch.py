@@ -251,6 +251,17 @@ def test_a_driver_inherits_nothing_of_airflow(settings: Settings, monkeypatch: p
     assert environment["DELTAWORKS_DATA"] == str(settings.data)
 
 
+def test_delta_rs_has_one_thread_in_a_driver_unless_asked_otherwise(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small commit costs less so; who has large ones and many cores may want more."""
+    monkeypatch.delenv("TOKIO_WORKER_THREADS", raising=False)
+    few = launch.driver_environment(settings)["TOKIO_WORKER_THREADS"]
+    monkeypatch.setenv("TOKIO_WORKER_THREADS", "8")
+
+    assert (few, launch.driver_environment(settings)["TOKIO_WORKER_THREADS"]) == ("1", "8")
+
+
 def test_stop_all_lets_drivers_drain_and_resume_all_wants_them_again(settings: Settings, store: Store) -> None:
     """A driver ends in order; the next start of the stack brings back those that were running, and only those."""
     store.desire("web", "stopped", by="alice")
