@@ -15,7 +15,7 @@ import time
 from random import Random
 
 from deltaworks.engine.broker import Edge
-from deltaworks.engine.driver import Driver, leave
+from deltaworks.engine.driver import LOOP_SECONDS, Driver, leave
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.session import open_session
 from deltaworks.settings import Settings
@@ -54,7 +54,7 @@ class Mortal(Driver):
         until = time.monotonic() + (REST_SECONDS_MAX if self.halt_at else 0)
         while time.monotonic() < until:
             self._still_ours()
-            time.sleep(0.1)
+            time.sleep(LOOP_SECONDS)  # as the loop of a driver: nothing wakes it
 
     def _open(self) -> Flow:
         flow = super()._open()

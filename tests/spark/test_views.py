@@ -302,17 +302,22 @@ def test_parts_of_more_keys_than_can_be_read_let_all_be_computed(
         monkeypatch.setattr(table, "read", refused)
 
 
+def of_notes(spark: SparkSession, folder: Path, name: str, table: str, transform: str, *, direct: bool) -> Owner:
+    """An owner of the notes and of a view of them, which is declared so."""
+    project = Project(folder / "project")
+    project.write(f"tables/gold/{name}/table.py", table)
+    project.write(f"tables/gold/{name}/transform.py", transform)
+    project.write(f"expectations/gold/{name}.yml", "waived: made by a test\n")
+    settings = Settings.load(project.folder, environment={}, data=folder / "data", direct_plans=direct)
+    return Owner(spark, settings, "tiny", only=("silver.notes", f"gold.{name}"))
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_a_key_may_be_given_as_another_type_than_is_declared(
     spark: SparkSession, tmp_path: Path, *, direct: bool
 ) -> None:
     """It is what the table declares before keys are told apart."""
-    project = Project(tmp_path / "project")
-    project.write("tables/gold/days/table.py", DAYS_TABLE)
-    project.write("tables/gold/days/transform.py", DAYS_TRANSFORM)
-    project.write("expectations/gold/days.yml", "waived: made by a test\n")
-    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=direct)
-    owner, log = Owner(spark, settings, "tiny", only=("silver.notes", "gold.days")), Log()
+    owner, log = of_notes(spark, tmp_path, "days", DAYS_TABLE, DAYS_TRANSFORM, direct=direct), Log()
     found = []
 
     for number, minute in enumerate([0, 1, 24 * 60, 2]):
@@ -340,12 +345,7 @@ def test_keys_that_are_none_are_refused(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize("direct", [True, False])
 def test_sessions_in_a_view_are_whole(spark: SparkSession, tmp_path: Path, *, direct: bool) -> None:
     """Spark applies a condition on few sessions to each row alone: none is asked for."""
-    project = Project(tmp_path / "project")
-    project.write("tables/gold/sittings/table.py", SITTINGS_TABLE)
-    project.write("tables/gold/sittings/transform.py", SITTINGS_TRANSFORM)
-    project.write("expectations/gold/sittings.yml", "waived: made by a test\n")
-    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=direct)
-    owner, log = Owner(spark, settings, "tiny", only=("silver.notes", "gold.sittings")), Log()
+    owner, log = of_notes(spark, tmp_path, "sittings", SITTINGS_TABLE, SITTINGS_TRANSFORM, direct=direct), Log()
     turns = [[(0, 0), (0, 5), (0, 20), (1, 3)], [(0, 9), (1, 40)], [(0, 28), (1, 45), (1, 46)]]
 
     for turn, sent in enumerate(turns):

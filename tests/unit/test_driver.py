@@ -137,7 +137,8 @@ def test_orders_have_their_turn_between_batches_that_follow_each_other(
         with driver.store as store:
             store.declare_apps(["changes"])
             driver.ownership.take()
-            flow, nobody, ended = driver._open(), None, threading.Event()
+            flow, ended = driver._open(), threading.Event()
+            nobody: Any = None  # nothing looks at the session, nor at a batch
             monkeypatch.setattr(flow, "micro_batch", lambda _: time.sleep(BATCH_SECONDS))
             about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
             orders = [
@@ -147,14 +148,14 @@ def test_orders_have_their_turn_between_batches_that_follow_each_other(
 
             def work() -> None:
                 while not ended.is_set():
-                    driver._on_batch(nobody, 0)  # type: ignore[arg-type]  # nothing looks at it
+                    driver._on_batch(nobody, 0)
                     time.sleep(GAP_SECONDS)
 
             with ThreadPoolExecutor(max_workers=1) as spark:
                 working, looked = spark.submit(work), 0
                 try:
                     while looked < LOOKS_MAX and not all(store.command(number).finished for number in orders):
-                        driver._between_batches(nobody, asks=True)  # type: ignore[arg-type]  # nobody needs it
+                        driver._between_batches(nobody, asks=True)
                         looked += 1
                 finally:
                     ended.set()
@@ -169,7 +170,8 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind_after: int | None, steps: int
 ) -> None:
     """And no longer than until a table has something to take, which may be what the order waits for."""
-    driver, now, done, turns = changes_driver(tmp_path), 0.0, 0, 0
+    driver: Any = changes_driver(tmp_path)  # with stand-ins that have all that is asked
+    now, done, turns = 0.0, 0, 0
 
     def obey(_: object) -> bool:
         nonlocal now, done
@@ -188,12 +190,12 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(driver, "_obey", obey)
 
-    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # nothing looks at it
+    driver._between_batches(None, asks=True)
     first = done, turns
-    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # as above
+    driver._between_batches(None, asks=True)
     second = turns
     flow.pulse.batches += 1
-    driver._between_batches(None, asks=True)  # type: ignore[arg-type]  # as above
+    driver._between_batches(None, asks=True)
 
     assert first == (steps, 0)
     assert (second, turns) == ((0, 0) if behind_after is None else (1, 1))  # none more once a batch has come
@@ -201,7 +203,8 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
 
 def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control store is asked once a second; what it has given needs no further question."""
-    driver, obeyed = changes_driver(tmp_path), list[object]()
+    driver: Any = changes_driver(tmp_path)  # as above
+    obeyed = list[object]()
 
     def obey(_: object) -> bool:
         obeyed.append(driver.orders.in_hand)
@@ -212,10 +215,10 @@ def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monk
     driver.flow, driver.orders = flow, orders
     monkeypatch.setattr(driver, "_obey", obey)
 
-    driver._between_batches(None, asks=False)  # type: ignore[arg-type]  # nothing looks at it
+    driver._between_batches(None, asks=False)
     unasked = list(obeyed)
     orders.in_hand = "an order"
-    driver._between_batches(None, asks=False)  # type: ignore[arg-type]  # as above
+    driver._between_batches(None, asks=False)
 
     assert unasked == []
     assert obeyed == ["an order"]
