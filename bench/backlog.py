@@ -19,6 +19,7 @@ from deltaworks.cli.show import err, listing
 from deltaworks.control import Store
 from deltaworks.errors import StackError
 from deltaworks.settings import AppSettings, Settings
+from deltaworks.supervise.launch import driver_environment
 
 _DRAIN_SECONDS_MAX = 3600.0
 _SAMPLE_SECONDS = 0.2
@@ -87,7 +88,8 @@ def drain(settings: Settings, way: Way, *, rows: int) -> Drained:
     with Store(settings.control_dsn()) as store:
         store.declare_apps([APP])
     began, cpu, memory = time.monotonic(), 0.0, Memory()
-    with Program(f"drain-{way.name}", driver_command(settings, "--drain"), settings=settings) as program:
+    command, environment = driver_command(settings, "--drain"), driver_environment(settings)
+    with Program(f"drain-{way.name}", command, settings=settings, environment=environment) as program:
         while not program.ended:
             cpu, memory = max(cpu, program.cpu_seconds()), memory | program.memory()
             if time.monotonic() - began > _DRAIN_SECONDS_MAX:

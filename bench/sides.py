@@ -8,6 +8,7 @@ from bench.program import Program
 from bench.stand import APP
 from deltaworks.control import Store
 from deltaworks.settings import ROOT, Settings
+from deltaworks.supervise.launch import driver_environment
 from shop.topic import TOPIC
 
 
@@ -43,7 +44,7 @@ class Deltaworks:
         with Store(settings.control_dsn()) as store:
             store.declare_apps([APP])
             store.desire(APP, "running", by="bench")
-        return Program(self.name, driver_command(settings), settings=settings)
+        return Program(self.name, driver_command(settings), settings=settings, environment=driver_environment(settings))
 
     def ask_to_stop(self, settings: Settings, program: Program) -> None:  # noqa: ARG002  # the store is asked, not it
         """Say in the control store that the app is not wanted any more."""

@@ -25,8 +25,8 @@ BY_ARROW = Committer(spark=None, arrow_bytes_max=2**26, guard=lambda: None)
 KAFKA = pa.schema([BRONZE.field(name) for name in BRONZE.names if name != "_seq"])
 
 
-class Crash(Exception):  # noqa: N818  # it stands for the death of the process
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here: nothing in it that catches errors catches this."""
 
 
 @dataclass(kw_only=True)

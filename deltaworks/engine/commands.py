@@ -186,6 +186,8 @@ def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
     for side in flow.sides.get(table.name, {}).values():
         yield {"files": found["files"]}
         found["files"] += vacuum(side, {})["files"]
+    yield {"files": found["files"]}
+    vacuum(flow.book.table, {})  # nobody gives orders for it
     return found
 
 

@@ -160,19 +160,19 @@ class Committer:
         table.moved_to(table.delta.version(), entry, brought_rows=True)
 
     @phase("commit")
-    def rewrite(self, table: OwnedTable, entry: Entry, *, size_max: int, part: tuple[str, str] | None = None) -> bool:
+    def rewrite(self, table: OwnedTable, entry: Entry, *, size_max: int, part: tuple[str, Any] | None = None) -> bool:
         """Put files that are smaller than `size_max` bytes together into some of about that size; rows stay the same.
 
-        `part`: only those of this part, name and value as the log has them. One commit with `entry`, on the table's
+        `part`: only those of this part, the hidden column and its value. One commit with `entry`, on the table's
         stage first: delta-rs's own would pass over a foreign commit, whatever its properties say. False, and no commit,
         where nothing is to gain. Raises as above.
         """
         stage, expected = table.stage, table.version + 1
-        files = table.adds()
-        stage.follow(table.version, files=files.filter(pc.less(files["size_bytes"], size_max))["path"].to_pylist())
+        stage.follow(table.version, files=table.smaller(size_max, part)["path"].to_pylist())
         try:
             deltalake.DeltaTable(str(stage.path)).optimize.compact(
-                partition_filters=None if part is None else [(part[0], "=", part[1])],
+                # in the text that the log has, where nothing stands for null
+                partition_filters=None if part is None else [(part[0], "=", "" if part[1] is None else str(part[1]))],
                 target_size=size_max,
                 commit_properties=table.properties(entry),
                 post_commithook_properties=HOOKS_OFF,

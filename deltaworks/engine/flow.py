@@ -24,7 +24,7 @@ from deltaworks.engine.entry import Counts, Entry, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.maintenance import SmallFiles
+from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
@@ -138,6 +138,7 @@ class Flow:
             elif declared.name in catalog[only].inputs:
                 self._open_input(declared)
         self.small_files = SmallFiles()
+        self.files_of_book = SmallFiles(files_max=FILES_MIN, sizes=SIZES)  # nobody gives orders for it
         self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
         self.turns = Turns(app=app, epoch=epoch, lake=settings.lake, guard=guard)
 
@@ -763,17 +764,18 @@ class Flow:
 
     def tend(self) -> None:
         """Give logs their checkpoints, and have very many small files put together in one table that is at work."""
-        self.small_files.put_together(self._at_work(), self._committer(None))
+        committer = self._committer(None)
+        self.small_files.put_together(self._at_work(), committer)
+        self.files_of_book.put_together([self.book.table], committer)
         for table in self.tables():
             table.tend()
 
     def _at_work(self) -> Iterator[OwnedTable]:
-        """The tables that are not set aside, with those beside them; and the copy of the entries."""
+        """The tables that are not set aside, with those beside them."""
         for name, source in self.inputs.items():
             if name not in self.detached:
                 yield source.table
                 yield from self.sides.get(name, {}).values()
-        yield self.book.table
 
     def trim(self) -> int:
         """Shorten the tables' logs to about their last commits, as far as nobody needs older ones; how many files went.

@@ -318,12 +318,24 @@ class OwnedTable:
     def adds(self) -> pa.Table:
         """A row for each file of the present version: `path`, `size_bytes`, `num_records` (null: not known).
 
+        Also `modification_time` (ms since 1970), and `part`, the value of the hidden column (null without parts too).
         Several views ask about one input in each turn, so it is read once for each version.
         """
         if self._adds is None or self._adds[0] != self.delta.version():
-            actions = pa.table(self.delta.get_add_actions()).select(["path", "size_bytes", "num_records"])
-            self._adds = (self.delta.version(), actions)
+            actions = pa.table(self.delta.get_add_actions(flatten=self.partition is not None))
+            named = None if self.partition is None else actions[f"partition.{self.partition.name}"]
+            part = pa.nulls(actions.num_rows) if named is None else named
+            chosen = actions.select(["path", "size_bytes", "num_records", "modification_time"])
+            self._adds = (self.delta.version(), chosen.append_column("part", part))
         return self._adds[1]
+
+    def smaller(self, size_max: int, part: tuple[str, Any] | None = None) -> pa.Table:
+        """Those of less than so many bytes; of one part, named by the hidden column and its value, or of all."""
+        files = self.adds()
+        files = files.filter(pc.less(files["size_bytes"], size_max))
+        if part is None:
+            return files
+        return files.filter(pc.is_null(files["part"]) if part[1] is None else pc.equal(files["part"], part[1]))
 
     def rows_added(self, after: int, upto: int) -> list[str]:
         """Absolute paths of the files that batch commits in (after, upto] added."""

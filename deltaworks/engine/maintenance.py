@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.detached import first_line
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.log import read_log
-from deltaworks.errors import CommandError
+from deltaworks.engine.log import log_has, read_log
+from deltaworks.errors import CommandError, CommitLostError, ForeignCommitError, LeaseLostError
 
 FILES_MIN = 8
 """Fewer files of one class of size are no debt: what they cost readers is less than to write them anew."""
@@ -28,7 +27,12 @@ SIZES = (2**14, 2**17, 2**20, 2**23, 2**26)
 next, so a row is written anew a few times in all, however many batches come; files of the last size are left alone."""
 TARGET_BYTES = 2 * SIZES[-1]
 _AT_ONCE = SIZES[:3]
-"""Classes of which so many are written anew in a second or less: nothing else can go on meanwhile."""
+"""Classes of which very many are few bytes."""
+_BYTES_AT_ONCE = 2**25
+"""So much is written anew in a second or so, in which nothing else can go on. More waits for an order, which goes in
+steps."""
+_AGAIN = 1_000
+"""Commits after which what could not be put together is tried again: a full disk passes, a torn file does not."""
 _GROWS = 4
 """What is put together without an order has up to so many times the size of its class: tiny files hold mostly what
 each file has, so a few dozen rows more make them no larger."""
@@ -37,17 +41,16 @@ VACUUM_HOURS = 7 * 24
 _MARGIN = timedelta(minutes=10)
 """Kept beyond what is needed: a file is a little older than the commit that names it. So far clocks may err, too."""
 log = logging.getLogger("deltaworks.maintenance")
-_NULL = ""  # as delta-rs takes the value of a part in its filters
 
 
 @dataclass(frozen=True, kw_only=True)
 class Debt:
     """Files of one class of size in one part of a table: how many, and when the newest came (ms since 1970).
 
-    `part`: the part's column and value, None in a table without parts. They are smaller than `size_max` bytes.
+    `part`: the hidden column and its value, None in a table without parts. They are smaller than `size_max` bytes.
     """
 
-    part: tuple[str, str] | None
+    part: tuple[str, Any] | None
     size_max: int
     files: int
     newest: int
@@ -56,44 +59,66 @@ class Debt:
 class SmallFiles:
     """Has very many small files of a table put together without an order, one class of one part after a batch.
 
-    Of classes that are done in a moment, and never twice what fails: an order tells why it does.
+    No more than is done in a moment. What fails is told, and tried again after many commits.
     """
 
-    def __init__(self, *, files_max: int = FILES_MAX) -> None:
-        """Nothing is looked at yet."""
-        self._files_max = files_max
-        self._looked: dict[str, int] = {}
-        self._left: set[str] = set()
+    def __init__(self, *, files_max: int = FILES_MAX, sizes: tuple[int, ...] = _AT_ONCE) -> None:
+        """Nothing is looked at yet. `sizes` are the classes, and so many of one are too many."""
+        self._files_max, self._sizes = files_max, sizes
+        self._pause = files_max // 3
+        """Each commit brings a part a file or two, so one that had few can have very many only after some."""
+        self._look_at: dict[str, int] = {}
+        """Per table the version from which on it is looked at."""
+        self._again_at: dict[tuple[str, tuple[str, Any] | None], int] = {}
+        """Per table and part that for which it failed."""
         self._next = 0
 
     def put_together(self, tables: Iterable[OwnedTable], committer: Committer) -> None:
-        """Commit to at most one of these tables; raises CommitLostError, and LeaseLostError from the guard."""
+        """Commit to at most one of these tables.
+
+        Raises LeaseLostError from the guard, CommitLostError, ForeignCommitError, and what comes after a commit.
+        """
         every = list(tables)
         for _ in every:
             table = every[self._next % len(every)]
             self._next += 1  # who had the turn comes last in the next
-            # each commit brings a file or two, so a table that had few can have very many only after some
-            if table.version - self._looked.setdefault(table.name, table.version) < self._files_max // 3:
+            if table.version < self._look_at.setdefault(table.name, table.version + self._pause):
                 continue
-            self._looked[table.name] = table.version
-            if table.outdated is None and table.name not in self._left and self._done(table, committer):
+            if table.outdated is None and self._done(table, committer):
                 return
 
     def _done(self, table: OwnedTable, committer: Committer) -> bool:
-        try:
-            found = debts(table, sizes=_AT_ONCE, files_min=self._files_max)
-            if not found:
-                return False
-            most = max(found, key=lambda debt: debt.files)
-            entry, size_max = table.entry.follow("compact"), _GROWS * most.size_max
-            done = committer.rewrite(table, entry, size_max=size_max, part=most.part)
-        except (DeltaError, OSError, pa.ArrowException) as error:  # a file that cannot be read is worth no turn
-            self._left.add(table.name)
-            log.warning('%s: its small files are left as they are (%s). Run "deltaworks compact %s --by-debt"',
-                        table.name, first_line(error), table.name)  # fmt: skip
+        version = table.version
+        found = debts(table, sizes=self._sizes, files_min=self._files_max)
+        found = [debt for debt in found if self._may(table, debt)]
+        if len(found) <= 1:  # else its other parts have their turns after the next batches
+            self._look_at[table.name] = version + self._pause
+        if not found:
             return False
-        table.stage.renew()  # until the next time the log has a checkpoint: to begin there is less to read
-        return done
+        most = max(found, key=lambda debt: debt.files)
+        entry = table.entry.follow("compact")
+        try:
+            if committer.rewrite(table, entry, size_max=_GROWS * most.size_max, part=most.part):
+                table.stage.renew()  # until the next time the log has a checkpoint: to begin there is less to read
+                return True
+            finding = "no two of them come one after the other in the log"  # larger ones lie between
+        except (LeaseLostError, CommitLostError, ForeignCommitError):
+            raise
+        except Exception as error:  # as of an order: delta-rs has errors of any kind for a file that cannot be read
+            if log_has(table.path, version + 1):  # the commit is there, and the table does not know of it
+                raise
+            finding = first_line(error)
+        self._again_at[table.name, most.part] = version + _AGAIN
+        told = "%s: %d small files of a part stay as they are for %d commits: %s"
+        log.warning(told, table.name, most.files, _AGAIN, finding)
+        return False
+
+    def _may(self, table: OwnedTable, debt: Debt) -> bool:
+        """Whether it has not failed lately, and what would be written anew is little."""
+        if table.version < self._again_at.get((table.name, debt.part), 0):
+            return False
+        size = pc.sum(table.smaller(_GROWS * debt.size_max, debt.part)["size_bytes"]).as_py()
+        return bool(size <= _BYTES_AT_ONCE)
 
 
 def debts(table: OwnedTable, *, sizes: tuple[int, ...] = SIZES, files_min: int = FILES_MIN) -> list[Debt]:
@@ -101,19 +126,21 @@ def debts(table: OwnedTable, *, sizes: tuple[int, ...] = SIZES, files_min: int =
 
     In each part the smallest files come first: what becomes of them belongs to the next class.
     """
-    files = pa.table(table.delta.get_add_actions(flatten=True))
-    column = None if table.partition is None else table.partition.name
-    part = pa.nulls(files.num_rows) if column is None else files[f"partition.{column}"]
+    files = table.adds()
     classes = reduce(pc.add, (pc.greater_equal(files["size_bytes"], size).cast(pa.int8()) for size in sizes))
-    grouped = pa.table({"part": part, "class": classes, "newest": files["modification_time"]})
-    grouped = grouped.group_by(["part", "class"]).aggregate([([], "count_all"), ("newest", "max")]).sort_by("class")
+    grouped = files.append_column("class", classes).group_by(["part", "class"])
+    grouped = grouped.aggregate([([], "count_all"), ("modification_time", "max")])
     found: dict[Any, Debt] = {}
-    for one in grouped.to_pylist():
+    for one in grouped.sort_by("class").to_pylist():
         value = one["part"]
         if one["class"] == len(sizes) or one["count_all"] < files_min or value in found:
             continue
-        named = None if column is None else (column, _NULL if value is None else str(value))
-        found[value] = Debt(part=named, size_max=sizes[one["class"]], files=one["count_all"], newest=one["newest_max"])
+        found[value] = Debt(
+            part=None if table.partition is None else (table.partition.name, value),
+            size_max=sizes[one["class"]],
+            files=one["count_all"],
+            newest=one["modification_time_max"],
+        )
     return sorted(found.values(), key=lambda debt: debt.newest)
 
 
@@ -121,7 +148,7 @@ def compact_debts(
     table: OwnedTable, *, command: int, committer: Committer, sizes: tuple[int, ...] = SIZES
 ) -> Iterator[int]:
     """Put small files together where that pays, a commit for each part; yields how many files each has replaced."""
-    tried: set[tuple[tuple[str, str] | None, int]] = set()
+    tried: set[tuple[tuple[str, Any] | None, int]] = set()
     # each once: new files come while others are put together
     while left := [debt for debt in debts(table, sizes=sizes) if (debt.part, debt.size_max) not in tried]:
         for debt in left:

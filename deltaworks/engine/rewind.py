@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.datasets import ds
-from deltaworks.engine.entry import Entry, ahead
+from deltaworks.engine.entry import ROW_KINDS, Entry, ahead
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
 from deltaworks.engine.log import committed_at, opens_from, read_log, version_at
@@ -31,6 +31,11 @@ _NEAR = 1_000
 """A table above that is not behind stood at one of the last versions within so many of its own commits."""
 _DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
 """Kinds of entries by which somebody decided something that a rewind undoes."""
+_SET_BACK = 5_000
+"""So many commits before a version, and after it, a clock is taken to have been set back among: some hours of a table
+that changes always."""
+_UNNUMBERED = frozenset({"claim", "release", "discard", "expire", "redo"})
+"""Kinds of entries beside a table that change rows there and bring none: only their time says when that was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +164,7 @@ def _as_it_was(one: Rewind, lake: Path) -> Iterator[Held]:
 def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     """A table at a version, and the tables beside it as they were then: none has rows that it had not taken.
 
-    Without its patches: they stand whatever is undone.
+    Without its patches: they stand whatever is undone. Raises LakeError where the log does not tell how they were.
     """
     path = lake / table.replace(".", "/", 1)
     logged = read_log(path, version)
@@ -167,19 +172,40 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
         raise LakeError(table, f"its log has no version {version}", _rebuild(table))
     yield Held(table, path, version)
     # where a clock was set back, times do not rise: what lies beside it was committed before one of the table's commits
-    until = max(committed_at(path, at) for at in range(opens_from(path), version + 1))
+    until = max(committed_at(path, at) for at in range(max(opens_from(path), version - _SET_BACK), version + 1))
+    later = range(version + 1, min(Held(table, path).version, version + _SET_BACK) + 1)
+    sure = None if any(committed_at(path, at) < logged.at for at in later) else logged.at
     beside = sorted(path.parent.glob(f"{path.name}__*"))
     for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
-        name, newest = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
-        of_tables, first = "_version" in newest.schema.names, opens_from(side)
-        for at in range(newest.version, -1, -1):
+        name, now = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
+        of_tables, first = "_version" in now.schema.names, opens_from(side)
+        for at in range(now.version, -1, -1):
             found = read_log(side, at)
             if found is None or found.entry is None or at < first:
                 raise LakeError(name, f"its log has no version {at}", _rebuild(table))
             # by time alone is not enough: its owner may have died between the two
-            if found.at is not None and found.at <= until and not ahead(found.entry, logged.entry, of_tables=of_tables):
-                yield Held(name, side, at)
-                break  # else it was made later
+            if found.at is None or found.at > until or ahead(found.entry, logged.entry, of_tables=of_tables):
+                continue  # it was made later
+            if (unknown := _unnumbered(side, at, sure, logged.entry, of_tables=of_tables)) is not None:
+                finding = f"whether its version {unknown} came before version {version} of {table} cannot be told"
+                next_step = f"Try another version, or again after some batches, or: {_rebuild(table)}"
+                raise LakeError(name, f"a clock was set back: {finding}", next_step)
+            yield Held(name, side, at)
+            break
+
+
+def _unnumbered(side: Path, version: int, sure: datetime | None, main: Entry, *, of_tables: bool) -> int | None:
+    """The newest up to this version, since rows came that the table has, which changed some after a time (None: any).
+
+    What lies before those rows came before the table took them.
+    """
+    while (found := read_log(side, version)) is not None and found.entry is not None:
+        if found.entry.kind in ROW_KINDS and not ahead(found.entry, main, of_tables=of_tables):
+            break
+        if found.entry.kind in _UNNUMBERED and (sure is None or found.at is None or found.at > sure):
+            return version
+        version -= 1
+    return None
 
 
 def _version_at(lineage: Lineage, table: str, moment: datetime) -> int:

@@ -110,7 +110,10 @@ class Turns:
             self._sums = {}
 
     def tell(self, *, now: datetime | None = None) -> None:
-        """Append the sums since the last time; raises nothing but LeaseLostError: who is told that owns nothing."""
+        """Append the sums since the last time; raises LeaseLostError: who is told that owns nothing.
+
+        And what ends a process; nothing else.
+        """
         with self._lock:
             sums, self._sums = self._sums, {}
         if not sums:

@@ -178,7 +178,7 @@ class Walk:
             raise failed
         owner.flow.settle()
         if step == "tend":
-            owner.flow.small_files = SmallFiles(files_max=2)
+            owner.flow.small_files = owner.flow.files_of_book = SmallFiles(files_max=2)
             for _ in owner.flow.tables():  # one at a time
                 owner.flow.tend()
             committer = Committer(spark=None, arrow_bytes_max=0, guard=owner.flow.guard)

@@ -301,6 +301,9 @@ def test_parts_of_more_keys_than_can_be_read_let_all_be_computed(
         assert {(row["member_id"], row["other_id"]) for row in owner.rows(VIEWS[1])} == pairs
         monkeypatch.setattr(table, "read", refused)
 
+    ways = {way for name, way, _ in owner.flow.turns._sums if name == VIEWS[1]}
+    assert ways == {"direct" if settings.direct_plans else "ordinary"}
+
 
 def of_notes(spark: SparkSession, folder: Path, name: str, table: str, transform: str, *, direct: bool) -> Owner:
     """An owner of the notes and of a view of them, which is declared so."""

@@ -11,6 +11,7 @@ from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.maintenance import FILES_MIN, SmallFiles, compact_debts, debts
 from deltaworks.engine.partition import Partition
+from deltaworks.engine.points import Listener, listening
 from deltaworks.errors import LakeError, LeaseLostError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
@@ -71,7 +72,8 @@ def test_part_that_got_nothing_for_long_comes_first(tmp_path: Path) -> None:
     before = values(table)
     replaced = list(compact_debts(table, command=1, committer=BY_ARROW))
 
-    assert found == [("_day_of_at", ""), ("_day_of_at", "2026-11-17"), ("_day_of_at", "2026-11-16")]
+    monday = MONDAY.date()
+    assert found == [("_day_of_at", None), ("_day_of_at", monday + timedelta(days=1)), ("_day_of_at", monday)]
     assert replaced == [FILES_MIN, FILES_MIN, 2 * FILES_MIN]
     assert len(table.files()) == 3
     assert values(table) == before
@@ -148,7 +150,7 @@ def test_very_many_are_put_together_without_an_order(tmp_path: Path) -> None:
         most = max(most, len(table.files()))
 
     kinds = [entry.kind for entry in table.entries_backwards()]
-    files = [debt for debt in debts(table, files_min=1) if debt.part == ("_day_of_at", "2026-11-16")]
+    files = [debt for debt in debts(table, files_min=1) if debt.part == ("_day_of_at", cold.date())]
     assert most <= FILES_MIN + 4 * FILES_MIN + 1
     assert 100 // (4 * FILES_MIN + 1) <= kinds.count("compact") <= 100 // (3 * FILES_MIN)
     assert [debt.files for debt in files] == [FILES_MIN]
@@ -173,21 +175,107 @@ def test_one_table_at_a_time(tmp_path: Path) -> None:
     assert counted == [[1, FILES_MIN, FILES_MIN], [1, 1, FILES_MIN], [1, 1, 1], [1, 1, 1]]
 
 
-def test_file_that_cannot_be_read_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody may have missed it yet: the table goes on, its log has checkpoints, and one line names the order."""
+def test_each_part_has_its_turn(tmp_path: Path) -> None:
+    """A batch may bring a file to each of many parts: one after each batch is not to be one after twenty."""
+    table, small = owned(tmp_path, DAY), SmallFiles(files_max=FILES_MIN)
+    days = [MONDAY + timedelta(days=number) for number in range(4)]
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        for at in days:
+            put(table, number, at=at)
+    counted = []
+    for _ in range(5):
+        small.put_together([table], BY_ARROW)
+        counted.append(len(table.files()))
+
+    assert counted == [3 * FILES_MIN + 1, 2 * FILES_MIN + 2, FILES_MIN + 3, 4, 4]
+
+
+def test_small_files_that_do_not_go_together_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """delta-rs puts together what comes one after the other: not what larger files lie between."""
+    chance = seeded()
     table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
     small.put_together([table], BY_ARROW)
     for number in range(FILES_MIN):
         put(table, number)
-    Path(table.path, table.files()[0]).write_bytes(b"torn")
+        put(table, *(chance.randrange(2**62) for _ in range(2 * 10**4)))
+    for _ in range(3):
+        small.put_together([table], BY_ARROW)
+    alternating = len(table.files())
+    told = [record.getMessage() for record in caplog.records if record.name == "deltaworks.maintenance"]
+
+    assert alternating == 2 * FILES_MIN
+    assert len(told) == 1
+    assert told[0].endswith("no two of them come one after the other in the log")
+
+
+def test_more_bytes_than_are_put_together_at_once_wait_for_an_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where none was given for long: a batch would wait for minutes."""
+    table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        put(table, number)
+    monkeypatch.setattr(maintenance, "_BYTES_AT_ONCE", table.bytes() - 1)
+    small.put_together([table], BY_ARROW)
+    waiting = len(table.files())
+    list(compact_debts(table, command=1, committer=BY_ARROW))
+
+    assert (waiting, len(table.files())) == (FILES_MIN, 1)
+
+
+def test_file_that_cannot_be_read_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may have missed it yet: the table goes on and is told of; what was wrong may have passed much later."""
+    monkeypatch.setattr(maintenance, "_AGAIN", 4 * FILES_MIN)
+    table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        put(table, number)
+    torn = Path(table.path, table.files()[0])
+    whole = torn.read_bytes()
+    torn.write_bytes(b"torn")
     for number in range(3 * FILES_MIN):
         small.put_together([table], BY_ARROW)
         put(table, number)
-
     told = [record.getMessage() for record in caplog.records if record.name == "deltaworks.maintenance"]
-    assert len(table.files()) == 4 * FILES_MIN
+    left = len(table.files())
+    torn.write_bytes(whole)
+    for number in range(2 * FILES_MIN):
+        put(table, number)
+        small.put_together([table], BY_ARROW)
+
+    assert left == 4 * FILES_MIN
     assert len(told) == 1
-    assert 'Run "deltaworks compact silver.things --by-debt"' in told[0]
+    finding = f"{FILES_MIN} small files of a part stay as they are for {4 * FILES_MIN} commits: "
+    assert told[0].startswith(f"silver.things: {finding}")
+    assert len(table.files()) < 2 * FILES_MIN
+    assert len(values(table)) == 6 * FILES_MIN
+
+
+def test_an_error_of_any_kind_ends_nothing_before_the_commit_and_the_driver_after_it(tmp_path: Path) -> None:
+    """Before it the table is as it was; after it there is a version that the table in memory does not know of."""
+    table, small = owned(tmp_path), SmallFiles(files_max=FILES_MIN)
+    small.put_together([table], BY_ARROW)
+    for number in range(FILES_MIN):
+        put(table, number)
+
+    def fails(place: str) -> Listener:
+        def fail(point: str) -> None:
+            if point == f"silver.things.compact.{place}":
+                raise ValueError("as if")
+
+        return fail
+
+    with listening(fails("before-commit")):
+        small.put_together([table], BY_ARROW)
+    before = (len(table.files()), table.version)
+    with listening(fails("after-commit")), pytest.raises(ValueError, match="as if"):
+        SmallFiles(files_max=0).put_together([table], BY_ARROW)
+
+    assert before == (FILES_MIN, FILES_MIN)
 
 
 def test_what_was_replaced_is_not_put_together(tmp_path: Path) -> None:
@@ -210,19 +298,21 @@ def test_what_was_replaced_is_not_put_together(tmp_path: Path) -> None:
 def test_table_that_is_set_aside_is_left_alone(tmp_path: Path) -> None:
     """Its last batch may be half committed; with it those beside it. The others are put together."""
     owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "web"), Log()
-    owner.flow.small_files = SmallFiles(files_max=2)
-    owner.flow.detached.failed("silver.page_views", ValueError("as if"))
-    at_work = {table.name for table in owner.flow._at_work()}
-    for number in range(12):
-        log.send([view(number)])
+    name = "silver.page_views"
+    tables = [owner.flow.inputs[name].table, owner.flow.sides[name]["quarantine"], owner.flow.book.table]
+    for number in range(4):
+        log.send([view(number), broken(b"{")])
         owner.take(log.batch())
+        owner.flow.settle()
+    owner.flow.detached.failed(name, ValueError("as if"))
+    owner.flow.small_files = owner.flow.files_of_book = SmallFiles(files_max=2)
+    before = [len(table.files()) for table in tables]
+    for _ in range(12):
         owner.flow.tend()
 
-    bronze = next(one.table for one in owner.flow.bronze if "web" in one.table.name)
-    assert "silver.page_views" not in at_work
-    assert not any(name.startswith("silver.page_views__") for name in at_work)
-    assert owner.flow.book.table.name in at_work
-    assert len(bronze.files()) < 12
+    after = [len(table.files()) for table in tables]
+    assert after[:2] == before[:2] == [4, 4]
+    assert after[2] == 1 < before[2]  # the copy of the entries
 
 
 def test_lease_that_is_lost_meanwhile_ends_it(tmp_path: Path) -> None:

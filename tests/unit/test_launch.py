@@ -17,6 +17,7 @@ from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds
 from deltaworks.supervise.launches import last_launch, past, remember
 from deltaworks.supervise.watch import look
+from tests.groups import SAME_AS_DRIVERS
 from tests.scratch_postgres import ScratchPostgres
 from tests.unit.launching import kill_leader, run_in_this_session, scratch_project, wait_for, wait_owned
 
@@ -260,6 +261,18 @@ def test_delta_rs_has_one_thread_in_a_driver_unless_asked_otherwise(
     monkeypatch.setenv("TOKIO_WORKER_THREADS", "8")
 
     assert (few, launch.driver_environment(settings)["TOKIO_WORKER_THREADS"]) == ("1", "8")
+
+
+def test_what_tests_write_in_their_own_process_is_written_as_by_drivers(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their runner imports nothing of the project, so it says so again."""
+    for name in SAME_AS_DRIVERS:
+        monkeypatch.delenv(name, raising=False)
+    bare = settings.inherited()
+    environment = launch.driver_environment(settings)
+
+    assert {name: value for name, value in environment.items() if name not in bare} == SAME_AS_DRIVERS
 
 
 def test_stop_all_lets_drivers_drain_and_resume_all_wants_them_again(settings: Settings, store: Store) -> None:

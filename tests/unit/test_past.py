@@ -537,6 +537,25 @@ def test_a_rewind_reaches_into_the_past_and_each_life_answers_for_itself(life: L
     assert faultless(owner)
 
 
+def test_a_rewind_that_goes_back_less_far_than_what_is_damaged(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at some commits around its version, for a clock that was set back: not at all that there are."""
+    monkeypatch.setattr("deltaworks.engine.rewind._SET_BACK", 10)
+    monkeypatch.setattr("deltaworks.engine.breaker.COMMITS_MAX", 10)
+    owner = life.owner
+    list(work(owner, life.log, *range(60, 120)))
+    cut(owner)
+    oldest = segments(table(owner).path)[0]
+    oldest.file.write_bytes(b"not a segment")
+    whole, near = owner.rows(VIEWS), oldest.last + 12
+
+    assert rewound(owner, VIEWS, near, number=1) == near
+    owner.take(Log().batch())
+    with pytest.raises(LakeError, match="is damaged"):
+        plan(VIEWS, catalog=owner.catalog, lake=owner.settings.lake, to=oldest.last)
+
+    assert owner.rows(VIEWS) == whole
+
+
 def test_a_rewind_after_an_owner_died_while_it_cut(life: Life) -> None:
     """The version is in the past and, in part, in the log."""
     owner, whole = life.owner, 100

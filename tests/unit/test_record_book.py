@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deltaworks.analyst import connect
-from deltaworks.engine.maintenance import SmallFiles
+from deltaworks.engine.maintenance import FILES_MIN
 from deltaworks.engine.record_book import COMMITS_MAX
 from deltaworks.settings import Settings
 from shop.part import FIRST, part_of_shop
@@ -141,14 +141,13 @@ def test_analysts_see_the_entries_of_all_apps_as_one_table(web: ArrowOwner) -> N
 
 def test_copy_is_compacted_by_itself(web: ArrowOwner) -> None:
     """Its small files become one now and then, and it goes on from there."""
-    web.flow.small_files = SmallFiles(files_max=3)
-    for number in range(12):
+    book = web.flow.book.table
+    for number in range(3 * FILES_MIN):
         work(web, number)
         web.flow.settle()
+        web.flow.tend()
 
-    book = web.flow.book.table
-
-    assert book.delta.get_add_actions().num_rows < 12
+    assert len(book.files()) <= FILES_MIN + 1
     assert "compact" in {None if one.entry is None else one.entry.kind for one in book.commits_backwards()}
     assert len({(row["table_name"], row["version"]) for row in copied(web)}) == len(copied(web)) > 12
 

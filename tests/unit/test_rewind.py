@@ -241,6 +241,35 @@ def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) 
         assert check(picture, at_rest=True) == []
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("batches", [2, 4])
+def test_an_order_of_an_hour_that_was_twice_is_not_taken_along_in_silence(
+    tmp_path: Path, batches: int, compacted: bool
+) -> None:
+    """A clock was set back: times do not tell whether rows were discarded before a version or after it."""
+    project = shop(tmp_path / "project")
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    name = "silver.page_views"
+    for number in range(batches):
+        log.send([view(number), broken(b"{")])
+        owner.take(log.batch())
+        if number == 1:
+            for path in owner.settings.lake.glob("silver/page_views*/_delta_log/*.json"):
+                _an_hour_ahead(path)
+    version = owner.flow.inputs[name].table.version
+    carry_out(owner, command("discard_refused_rows", name, number=3))
+    side = owner.flow.sides[name]["quarantine"]
+    if compacted:  # what was discarded lies behind it
+        BY_ARROW.mark(side, side.entry.follow("compact", command=4))
+    log.send([view(batches)])
+    owner.take(log.batch())
+
+    with pytest.raises(LakeError, match=f"whether its version .* came before version {version} of {name}"):
+        plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version)
+    (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version - 1)
+    assert past.version == version - 1  # more was refused since: it is known which of the two came first
+
+
 def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: Path) -> None:
     """Its old place in memory must not be confirmed; the order given again finds it done."""
     project = shop(tmp_path / "project")
