@@ -330,7 +330,7 @@ class OwnedTable:
         return self._adds[1]
 
     def smaller(self, size_max: int, part: tuple[str, Any] | None = None) -> pa.Table:
-        """Those of less than so many bytes; of one part, named by the hidden column and its value, or of all."""
+        """The files of less than `size_max` bytes, as `adds` tells them; of a part (hidden column, value) or of all."""
         files = self.adds()
         files = files.filter(pc.less(files["size_bytes"], size_max))
         if part is None:

@@ -32,7 +32,7 @@ _NEAR = 1_000
 _DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
 """Kinds of entries by which somebody decided something that a rewind undoes."""
 _SET_BACK = 5_000
-"""So many commits before a version, and after it, a clock is taken to have been set back among: some hours of a table
+"""So many commits before a version, and after it, are looked at for a clock that was set back: some hours of a table
 that changes always."""
 _UNNUMBERED = frozenset({"claim", "release", "discard", "expire", "redo"})
 """Kinds of entries beside a table that change rows there and bring none: only their time says when that was."""
@@ -195,9 +195,10 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
 
 
 def _unnumbered(side: Path, version: int, sure: datetime | None, main: Entry, *, of_tables: bool) -> int | None:
-    """The newest up to this version, since rows came that the table has, which changed some after a time (None: any).
+    """The newest version, up to this one, that may have changed rows of a side after its table was as `main` says.
 
-    What lies before those rows came before the table took them.
+    Back to the last rows that the table had taken: what is older came before them. `sure`: up to this time it came
+    before; None where times tell nothing.
     """
     while (found := read_log(side, version)) is not None and found.entry is not None:
         if found.entry.kind in ROW_KINDS and not ahead(found.entry, main, of_tables=of_tables):

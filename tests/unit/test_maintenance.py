@@ -61,6 +61,23 @@ def test_files_stay_for_a_week_unless_told_otherwise(tmp_path: Path) -> None:
     assert files(owner, "bronze.web_events") == 5
 
 
+def test_the_copy_of_the_entries_is_not_forgotten(tmp_path: Path) -> None:
+    """Nobody gives orders for it."""
+    owner, log = small_files(tmp_path)
+    for number in range(3, 3 + 2 * maintenance.FILES_MIN):
+        log.send([view(number)])
+        owner.take(log.batch())
+        owner.flow.settle()
+        owner.flow.tend()
+    book = owner.flow.book.table
+    rows, there = book.read().num_rows, len(list(book.path.glob("*.parquet")))
+    carry_out(owner, command("vacuum", "silver.page_views", hours=0))
+
+    assert len(book.files()) < there
+    assert len(list(book.path.glob("*.parquet"))) == len(book.files())
+    assert book.read().num_rows == rows
+
+
 def test_what_a_table_above_has_not_taken_stays(tmp_path: Path) -> None:
     """However little time is given: its rows are in files that compaction has replaced."""
     owner, _ = small_files(tmp_path)
