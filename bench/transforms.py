@@ -1,6 +1,6 @@
 """What the shop's transforms cost over a few rows: by direct plans, in Spark's ordinary way, and in an older revision.
 
-    .venv/spark/bin/python bench/transforms.py --against 858d81b
+    .venv/spark/bin/python bench/transforms.py --against REVISION
 
 See bench/README.md.
 """
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 from pyspark.sql import SparkSession
@@ -131,13 +131,14 @@ def _say(what: Mapping[str, Any]) -> None:
 class Worker:
     """A process that measures one revision in one way when it is asked to; it has measured nothing else."""
 
-    def __init__(self, name: str, checkout: Checkout, way: str, given: Mapping[str, Any]) -> None:
-        """Start it in that checkout. Raises DeltaworksError if it cannot measure there."""
+    def __init__(self, name: str, checkout: Checkout, way: str, given: Mapping[str, Any], errors: IO[str]) -> None:
+        """Start it in that checkout; `errors` keeps what it says. Raises DeltaworksError if it cannot measure there."""
         self.name, self.way, asked = name, way, ["--work", json.dumps({**given, "way": way})]
+        self._errors = errors  # a file, as nobody reads a pipe while it works
         program = _THIS_BENCH.format(folder=str(Path(__file__).parent), program=__file__)
         self._process = subprocess.Popen(
             [str(checkout.python), "-c", program, *asked], env=own_environment(),
-            cwd=checkout.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            cwd=checkout.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             start_new_session=True,
         )  # fmt: skip
         first = self._answer()
@@ -163,7 +164,10 @@ class Worker:
             if line.startswith("said "):
                 said: dict[str, Any] = json.loads(line.removeprefix("said "))
                 return said
-        raise DeltaworksError(self.name, "ended by itself", "Run it with --work to see what it says")
+        code = self._process.wait()
+        self._errors.seek(0)
+        last = (self._errors.read().strip().splitlines() or ["it said nothing"])[-1]
+        raise DeltaworksError(self.name, f"ended by itself with {code}: {last}", "Mend what it says and measure again")
 
 
 def measure(against: str | None, *, rounds: int, warm_up: int, given: Mapping[str, Any]) -> dict[str, Measured]:
@@ -174,7 +178,8 @@ def measure(against: str | None, *, rounds: int, warm_up: int, given: Mapping[st
     with checkouts(against, keep=False) as (*others, here), ExitStack() as begun:
         workers = list[Worker]()
         for name, checkout, way in [*((one.name, one, DIRECT) for one in others), *((HERE, here, way) for way in WAYS)]:
-            workers.append(Worker(name, checkout, way, given))
+            errors = begun.enter_context(tempfile.TemporaryFile("w+"))
+            workers.append(Worker(name, checkout, way, given, errors))
             begun.callback(workers[-1].close)
         _refuse_others(workers)
         for number in range(warm_up + rounds):
@@ -201,7 +206,8 @@ def show(found: Mapping[str, Measured], *, as_json: bool) -> None:
         print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=2))
         return
     if not any(one.way == DIRECT for one in found[HERE].rounds):
-        raise DeltaworksError("functions", "none is computed directly", 'Ask "deltaworks table show" why')
+        why_not = "; ".join(sorted(set(found[HERE].ordinary.values()))) or "direct_plans is off"
+        raise DeltaworksError("functions", f"none is computed directly: {why_not}", "Mend that and measure again")
     base = _medians(found[HERE], DIRECT)
     lines = []
     for name, measured in found.items():

@@ -164,12 +164,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=1)
     asked = parser.parse_args(arguments)
-    wrong = 0
+    if asked.seeds < 1:
+        parser.error("--seeds: one at least, else nothing is tried")
+    wrong = list[int]()
     with tempfile.TemporaryDirectory(prefix="differential-") as folder, _session(Path(folder) / "spark") as spark:
         for seed in range(asked.first, asked.first + asked.seeds):
             found = differences(spark, Path(folder) / str(seed), seed)
-            wrong += bool(found)
+            wrong += [seed] if found else []
             print("\n".join(found) or "alike", flush=True)  # noqa: T201  # its report
+    print(f"seeds that differ: {wrong or 'none'}")  # noqa: T201  # the same
     return 1 if wrong else 0
 
 

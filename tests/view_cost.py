@@ -129,13 +129,12 @@ def _at(hours: int) -> str:
 
 def compared(small: Measured, large: Measured) -> list[dict[str, object]]:
     """A line for each view, and one for all."""
-    rows = [
-        {"view": view, "ms": round(1_000 * small.seconds[view], 1), "ms, large": round(1_000 * large.seconds[view], 1)}
-        for view in small.seconds
+    lines = [(view, 1_000 * seconds, 1_000 * large.seconds[view]) for view, seconds in small.seconds.items()]
+    lines.append(("all", sum(one for _, one, _ in lines), sum(other for _, _, other in lines)))
+    return [
+        {"view": view, "ms": round(one, 1), "ms, large": round(other, 1), "times": round(other / one, 2)}
+        for view, one, other in lines
     ]
-    totals = [sum(one.seconds.values()) for one in (small, large)]
-    rows.append({"view": "all", "ms": round(1_000 * totals[0], 1), "ms, large": round(1_000 * totals[1], 1)})
-    return [{**row, "times": round(float(str(row["ms, large"])) / float(str(row["ms"])), 2)} for row in rows]
 
 
 def main(
@@ -150,7 +149,7 @@ def main(
     def measured() -> bool:
         with tempfile.TemporaryDirectory(prefix="deltaworks-bench-") as folder:
             settings = Settings.load(ROOT, environment={}, data=Path(folder))
-            spark = open_session(name="views", settings=settings, app=AppSettings(), brief=True)
+            spark = open_session(name="views", settings=settings, app=AppSettings(), few_rows=True)
             small, large = (
                 measure(spark, Path(folder) / str(many), orders=many, turns=turns) for many in (orders, orders * times)
             )

@@ -49,7 +49,8 @@ def profile(
     )
     if lines:
         seconds = sum(one.milliseconds for one in profiles) / 1_000
-        show.out.print(f"\nTogether {seconds:,.1f} s of turns in {minutes} min, {seconds / minutes / 0.6:.0f} %")
+        share = f"{seconds / minutes / 0.6:.0f} % of that time"
+        show.out.print(f"\nTogether {seconds:,.1f} s of turns in {minutes} min, {share}")
 
 
 def way_of(lake: Path, table: str) -> str:

@@ -1,7 +1,9 @@
 """What changed in a table since a version, and all that is in it now, as views read them."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,11 +11,12 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Rows
+from deltaworks.engine.detached import first_line
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
-from deltaworks.engine.log import log_has
+from deltaworks.engine.log import actions_of, log_has
 from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
-from deltaworks.engine.snapshot import LostError, Snapshot
+from deltaworks.engine.snapshot import LostError, Snapshot, gone_in
 from deltaworks.engine.writers.computing import declared_columns
 from deltaworks.engine.writers.writer import Feed, Input, Shown, frame
 from deltaworks.errors import LakeError
@@ -23,6 +26,8 @@ CHANGE = "_change_type"
 SHARED = 16
 """An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
 in memory: so may be others at the same time."""
+GONE_MAX = 20_000
+"""Rows that go are looked for one by one: where more do, the input is read again."""
 SNAPSHOT_PART = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
 SNAPSHOTS_TIMES = 2
@@ -57,7 +62,8 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
         stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
         opened = pa.RecordBatchReader.from_stream(stream)
         feed_rows = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
-    except DeltaError:  # its files or log entries are gone: the view is recomputed whole
+    except (DeltaError, OSError, pa.ArrowException) as error:  # its files or log entries are gone
+        _tell_gone(table, after, first_line(error))
         return None
     except TooMuchError:
         return _by_spark(spark, source, after)
@@ -115,7 +121,7 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
     if source.table.entry.replaced_at > kept.version:
         return None
     found = changes(spark, source, kept.version, bytes_max, reader=source.table.name)
-    if not isinstance(found, pa.Table):
+    if not isinstance(found, pa.Table) or (pc.sum(gone_in(found)).as_py() or 0) > GONE_MAX:
         return None
     try:
         kept.follow(found, version=source.table.version)
@@ -142,7 +148,16 @@ def _empty(source: Input) -> pa.Table:
     return pa.schema([*fields, pa.field(CHANGE, pa.string())]).empty_table()
 
 
-def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame:
+def _tell_gone(table: OwnedTable, after: int, finding: str) -> None:
+    log.warning("changes of %s beyond version %d cannot be read, all of it is: %s", table.name, after, finding)
+
+
+def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame | None:
+    """The changes, to be read when they are used; None where a file of them is gone, which Spark would find then."""
+    for file in _files(source.table.path, after, source.table.version):
+        if not file.exists():
+            _tell_gone(source.table, after, f"{file.name} is gone")
+            return None
     return (
         spark.read.format("delta")
         .option("readChangeFeed", "true")
@@ -151,3 +166,13 @@ def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame:
         .load(str(source.table.path))
         .select(*_empty(source).schema.names)
     )
+
+
+def _files(path: Path, after: int, upto: int) -> Iterator[Path]:
+    """What changes are read from: of a commit its files of changes, or where it has none those that came and went."""
+    for version in range(after + 1, upto + 1):
+        done = actions_of(path, version)
+        told = [one["cdc"]["path"] for one in done if "cdc" in one]
+        came_and_went = (one.get("add") or one.get("remove") or {} for one in done)
+        for name in told or [one["path"] for one in came_and_went if one.get("dataChange")]:
+            yield path / unquote(name)

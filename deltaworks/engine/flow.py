@@ -385,10 +385,17 @@ class Flow:
         """
         committer = self._committer(spark)
         order = sorted(range(len(self.writers)), key=lambda at: self.writers[at].declared.name in last)
+        kept = self._snapshots()
         for at in order:
             self._take(at, spark, committer)
+            if (now := self._snapshots()) > kept:  # as after a start, when each view reads its inputs
+                let_go(self.inputs.values(), self.settings.arrow_bytes_max)
+            kept = now
         self._forget_fresh()
         return self.behind()
+
+    def _snapshots(self) -> int:
+        return sum(source.snapshot is not None for source in self.inputs.values())
 
     def _forget_fresh(self) -> None:
         """What a turn has of its inputs in memory is for that turn."""

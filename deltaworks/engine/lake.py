@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 from deltaworks.engine.copies import copied
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
-from deltaworks.engine.log import actions_of, is_told
+from deltaworks.engine.log import actions_of, is_told, log_has
 from deltaworks.engine.partition import Partition
 from deltaworks.engine.past import begin_anew
 from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.repeats import Repeats
 from deltaworks.engine.stage import Stage
-from deltaworks.errors import ForeignCommitError, LakeError
+from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError
 
 CHECKPOINT_COMMITS = 20
 """So many commits without a log checkpoint cost each further commit, and each reader, more than a checkpoint does."""
@@ -258,6 +258,16 @@ class OwnedTable:
     def refresh(self) -> None:
         """Read the log up to the newest version, after a commit of our own through Spark."""
         self.delta.update_incremental()
+
+    def left_behind(self) -> CommitLostError | None:
+        """What to raise where the log has a commit that this handle does not know, as after one that failed halfway.
+
+        Also where it is somebody else's. Either way a driver that starts again reads what there is.
+        """
+        if not log_has(self.path, self.version + 1):
+            return None
+        finding = f"version {self.version + 1} is committed, and this process does not know it"
+        return CommitLostError(self.name, finding, "Restart the app")
 
     def transaction(self) -> deltalake.Transaction:
         """The fence of the next commit: one sequence for both commit paths, the version itself."""

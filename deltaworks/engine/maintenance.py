@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.detached import first_line
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.log import log_has, read_log
+from deltaworks.engine.log import read_log
 from deltaworks.errors import CommandError, CommitLostError, ForeignCommitError, LeaseLostError
 
 FILES_MIN = 8
@@ -105,8 +105,8 @@ class SmallFiles:
         except (LeaseLostError, CommitLostError, ForeignCommitError):
             raise
         except Exception as error:  # as of an order: delta-rs has errors of any kind for a file that cannot be read
-            if log_has(table.path, version + 1):  # the commit is there, and the table does not know of it
-                raise
+            if (lost := table.left_behind()) is not None:
+                raise lost from error
             finding = first_line(error)
         self._again_at[table.name, most.part] = version + _AGAIN
         told = "%s: %d small files of a part stay as they are for %d commits: %s"

@@ -68,7 +68,7 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
     if not 0 <= version <= newest:
         raise LakeError(table, f"has no version {version}", f"Its versions are 0 to {newest}")
     if version < (first := opens_from(lineage.path(table))):
-        finding = f"cannot go back to version {version}: its log was shortened"
+        finding = f"cannot go back to version {version}: neither its log nor its past has it any more"
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
     rewinds = tuple(_rewind(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
     for one in rewinds:
@@ -102,7 +102,7 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
         if entry is not None and entry.position.batches.get(bronze[0], 0) < first:
             _refuse_before_publication(lineage, table, version)
             return version
-    raise LakeError(table, "its log does not go back so far", _rebuild(table))
+    raise LakeError(table, "neither its log nor its past goes back so far", _rebuild(table))
 
 
 def _refuse_before_publication(lineage: Lineage, table: str, version: int) -> None:
@@ -169,7 +169,7 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     path = lake / table.replace(".", "/", 1)
     logged = read_log(path, version)
     if logged is None or logged.at is None or logged.entry is None:
-        raise LakeError(table, f"its log has no version {version}", _rebuild(table))
+        raise LakeError(table, f"version {version} is not kept any more", _rebuild(table))
     yield Held(table, path, version)
     # where a clock was set back, times do not rise: what lies beside it was committed before one of the table's commits
     until = max(committed_at(path, at) for at in range(max(opens_from(path), version - _SET_BACK), version + 1))
@@ -182,7 +182,7 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
         for at in range(now.version, -1, -1):
             found = read_log(side, at)
             if found is None or found.entry is None or at < first:
-                raise LakeError(name, f"its log has no version {at}", _rebuild(table))
+                raise LakeError(name, f"version {at} is not kept any more", _rebuild(table))
             # by time alone is not enough: its owner may have died between the two
             if found.at is None or found.at > until or ahead(found.entry, logged.entry, of_tables=of_tables):
                 continue  # it was made later
@@ -264,7 +264,7 @@ def _rewind(lineage: Lineage, name: str, version: int) -> Rewind:
     then, now = (lineage.entry(name, at) for at in (version, newest))
     logged = read_log(lineage.path(name), version)
     if now is None or (version and (then is None or logged is None)):
-        raise LakeError(name, f"its log has no version {version}", _rebuild(name))
+        raise LakeError(name, f"version {version} is not kept any more", _rebuild(name))
     at, read = None if logged is None else logged.at, 0 if then is None else then.totals.read
     undone = set[int]()
     for one in (name, f"{name}__quarantine"):

@@ -5,6 +5,7 @@ their size; kept, a turn costs the changed rows and one look over a column for e
 nothing: it is read again.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ Compute: TypeAlias = Callable[[pa.Table], pa.Table]
 """Columns of values, one for each row; raises UnknownError where a row has none."""
 CHUNKS_MAX = 12
 """Each change is a chunk of its own, and each chunk costs a question a little; small ones are put together then."""
+AGAIN_SECONDS = 600.0
+"""What cannot be computed of a chunk's rows is tried again after so long: the row that raised may have gone, or what
+there was too little of may be there again."""
 _GONE_MAX = 0.5
 """A chunk of which more has gone is written anew."""
 REMOVED = ("delete", "update_preimage")
@@ -42,8 +46,10 @@ class UnknownError(Exception):
 class _Chunk:
     rows: pa.RecordBatch
     alive: npt.NDArray[np.bool_]
-    computed: dict[str, pa.Array | None] = field(default_factory=dict)
-    """None where a row raises."""
+    computed: dict[str, pa.Array] = field(default_factory=dict)
+    """What is computed of its rows, null for those that had gone by then."""
+    again_at: dict[str, float] = field(default_factory=dict)
+    """What could not be computed, and when that is tried again, by the monotonic clock."""
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         """The rows that are there and wanted."""
@@ -59,28 +65,37 @@ class Snapshot:
         self.schema, self.version, self._by = rows.schema, version, told_by
         self._chunks = [_chunk(batch) for batch in rows.combine_chunks().to_batches()]
         self._computes: dict[str, Compute] = {}
-        self._asked: dict[object, tuple[str, ...]] = {}
+        self._asked: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def knows(self, name: str) -> bool:
         """Whether rows can be asked for by this."""
         return name in self.schema.names or name in self._computes
 
-    def compute(self, names: Collection[str], compute: Compute, *, reader: object) -> None:
+    def compute(self, names: Collection[str], compute: Compute, *, reader: tuple[str, ...]) -> None:
         """Let rows be asked for by what is computed from them, columns of these names: once for each row.
 
-        What this reader had computed before goes.
+        What this reader, a view and what it asks by, had computed before goes.
         """
-        for name in self._asked.get(reader, ()):
+        self._let_go(reader)
+        self._asked[reader] = tuple(names)
+        self._computes.update(dict.fromkeys(names, compute))
+
+    def forget(self, view: str) -> None:
+        """Let all go that a view had computed."""
+        for reader in [one for one in self._asked if one[0] == view]:
+            self._let_go(reader)
+
+    def _let_go(self, reader: tuple[str, ...]) -> None:
+        for name in self._asked.pop(reader, ()):
             self._computes.pop(name, None)
             for chunk in self._chunks:
                 chunk.computed.pop(name, None)
-        self._asked[reader] = tuple(names)
-        self._computes.update(dict.fromkeys(names, compute))
+                chunk.again_at.pop(name, None)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it takes."""
-        computed: int = sum(one.nbytes for chunk in self._chunks for one in chunk.computed.values() if one is not None)
+        computed: int = sum(one.nbytes for chunk in self._chunks for one in chunk.computed.values())
         return computed + self.rows_nbytes
 
     @property
@@ -103,7 +118,7 @@ class Snapshot:
 
         Raises LostError where that does not fit what is there; then it is of no version any more.
         """
-        gone = pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
+        gone = gone_in(changes)
         # first what came: a row that changes twice comes and goes in one feed
         come = changes.filter(pc.invert(gone)).select(self.schema.names).combine_chunks()
         before = len(self._chunks)
@@ -149,9 +164,7 @@ class Snapshot:
         if len(made) == 1:
             there = [(one, np.flatnonzero(one.alive)) for one in chunks]
             for name in set(chunks[0].computed).intersection(*(one.computed for one in chunks)):
-                parts = [column.take(pa.array(at)) for one, at in there if (column := one.computed[name]) is not None]
-                if len(parts) == len(chunks):  # else computed anew: the row that raised may be one that has gone
-                    made[0].computed[name] = pa.concat_arrays(parts)
+                made[0].computed[name] = pa.concat_arrays([one.computed[name].take(pa.array(at)) for one, at in there])
         return made
 
     def _values(self, chunk: _Chunk, name: str) -> pa.Array:
@@ -159,20 +172,23 @@ class Snapshot:
             return chunk.rows[name]
         if name not in chunk.computed:
             self._compute(chunk, name)
-        if (found := chunk.computed[name]) is None:
-            raise UnknownError(name)
-        return found
+        return chunk.computed[name]
 
     def _compute(self, chunk: _Chunk, name: str) -> None:
-        compute = self._computes[name]
+        compute, now = self._computes[name], time.monotonic()
+        if now < chunk.again_at.get(name, now):
+            raise UnknownError(name)
         try:
-            found = compute(pa.Table.from_batches([chunk.rows])).combine_chunks()
+            found = compute(pa.Table.from_batches([chunk.where(chunk.alive)])).combine_chunks()
         except UnknownError:
-            chunk.computed |= {other: None for other, one in self._computes.items() if one is compute}
-            return
+            several = [other for other, one in self._computes.items() if one is compute]
+            chunk.again_at |= dict.fromkeys(several, now + AGAIN_SECONDS)
+            raise
+        places = pa.array(np.cumsum(chunk.alive) - 1, mask=~chunk.alive)
         for other, column in zip(found.column_names, found.columns, strict=True):
             # of no rows there is no chunk
-            chunk.computed[other] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            values = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            chunk.computed[other] = values if len(values) == chunk.rows.num_rows else values.take(places)
 
     def _remove(self, rows: pa.Table) -> None:
         """Take out one row for each of these that is equal in all columns."""
@@ -201,6 +217,11 @@ class Snapshot:
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(batches, self.schema)
+
+
+def gone_in(changes: pa.Table) -> pa.ChunkedArray:
+    """Which of these changes are of rows that were there and are not any more."""
+    return pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
 
 
 def _large(chunks: Sequence[_Chunk]) -> int:

@@ -35,6 +35,8 @@ from tests.running_stack import running_stack, wait_until
 
 TABLE, COUNTS = "silver.page_views", "gold.page_views_per_minute"
 SECONDS_MAX = 300
+_KINDS = {"backfill", "compact", "late", "quarantine", "vacuum"}
+"""Orders of which each is to be given at least once while events come."""
 WRONG, RIGHT = "'^/'", "'^(/|shop/)'"
 
 
@@ -164,6 +166,7 @@ def _busy(settings: Settings, project: Shop, minutes: float, rate: float, chance
         wrong += [_well(order) for order in operator.given]
     kinds = Counter(order.words.split()[0] for order in (*one.given, *other.given))
     out.print(f"sent {len(sent.good)} events, {sent.copies} copies, {sent.broken} broken; orders {dict(kinds)}")
+    wrong += [f"no order of this kind was given: {kind}" for kind in sorted(_KINDS - kinds.keys())]
     for words in (("late", "apply", COUNTS), ("app", "stop", "web", "--wait"), ("quarantine", "replay", TABLE),
                   ("run", "web", "--drain"), ("ledger",), ("prove", TABLE),
                   ("prove", COUNTS, "--keys-min", "1")):  # fmt: skip

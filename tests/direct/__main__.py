@@ -38,16 +38,19 @@ def _session() -> Iterator[SparkSession]:
 def main(arguments: Sequence[str]) -> int:
     """Try many seeds; 1 if any differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.direct", description="Hold both ways together.")
-    parser.add_argument("--seeds", type=int, default=100)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--seeds", type=int, default=100)
+    what.add_argument("--views", type=int)
+    what.add_argument("--soak", action="store_true")
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--views", type=int, default=0)
-    parser.add_argument("--soak", action="store_true")
     parser.add_argument("--batches", type=int, default=10_000)
     asked = parser.parse_args(arguments)
+    if min(asked.seeds, asked.batches, 1 if asked.views is None else asked.views) < 1:
+        parser.error("one at least, else nothing is tried")
     with _session() as spark:
         if asked.soak:
             return _told(soak(spark, batches=asked.batches))
-        if asked.views:
+        if asked.views is not None:
             return _told(views(Room(spark), range(asked.first, asked.first + asked.views)))
         return _seeds(Room(spark), range(asked.first, asked.first + asked.seeds))
 

@@ -13,12 +13,15 @@ from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.log import first_version, opens_from, whole_from
 from deltaworks.engine.prove import prove
 from deltaworks.engine.rebuild import stage
+from deltaworks.engine.writers import writer
 from deltaworks.settings import Settings
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import Log, Owner, carry_out
-from tests.shop_rows import random_views
+from tests.shop_rows import random_views, view
+from tests.spark.test_views import VIEWS as OF_TINY
+from tests.spark.test_views import note, with_views
 
 VIEWS, TABLES = "silver.page_views", ("silver.page_views", "gold.page_views_per_minute", "gold.user_sessions")
 
@@ -99,6 +102,37 @@ def test_a_vacuum_by_spark_leaves_the_past_alone(spark: SparkSession, tmp_path: 
     assert not stray.exists()
     assert {version: Held(VIEWS, path, version).rows() for version in rows} == rows
     assert len(set(rows.values())) == len(rows)
+
+
+def test_commits_without_rows_keep_no_log(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night of copies: no table above has anything to take, and each lets the log go nevertheless."""
+    monkeypatch.setattr(writer, "COMMITS_PASSED", 20)
+    tiny = Settings.load(with_views(tmp_path / "tiny").folder, environment={}, data=tmp_path / "of_tiny")
+    notes = [note(number, number, 3) for number in range(3)]
+    for owner, events, readers in (
+        (Owner(spark, Shop(tmp_path / "shop").settings(tmp_path), "web"), [view(1), view(2)], set(TABLES[1:])),
+        (Owner(spark, tiny, "tiny"), notes, {OF_TINY[0]}),
+    ):
+        log = Log()
+        log.send(events)
+        owner.take(log.batch())
+        table = owner.flow.inputs[VIEWS if owner.app == "web" else "silver.notes"].table
+        assert owner.flow.readers(table.name).keys() >= readers
+        owner.flow.commits_kept = owner.flow.commits_opened = 30
+        for _ in range(60):
+            log.send(events)
+            owner.take(log.batch())
+            owner.flow.tend()
+        rows = {name: owner.rows(name) for name in readers}
+        owner.flow.settle()
+        owner.flow.settle()  # the first has told how far each is
+
+        assert all(rows.values())
+        assert (whole_from(table.path) or 0) > 10
+        log.send([view(3)] if owner.app == "web" else [note(3, 1, 4)])
+        owner.take(log.batch())
+        assert all(owner.rows(name) != rows[name] for name in readers)
+        assert owner.verdicts() == {"ok"}
 
 
 def anew(spark: SparkSession, owner: Owner, scratch: Path) -> None:

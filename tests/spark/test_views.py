@@ -1,6 +1,8 @@
 """Views whose `keys_from` says only a part of the key, or several: they are what a computation of all rows gives."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.lake import TooMuchError
+from deltaworks.engine.needed import Wanted, needed
 from deltaworks.engine.poison import FOUND_MAX
+from deltaworks.engine.snapshot import Snapshot
 from deltaworks.engine.spark.planned import Plans
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
@@ -151,6 +155,41 @@ def transform(notes: DataFrame) -> DataFrame:
 def keys_from(notes: DataFrame) -> DataFrame:
     """The day of each note."""
     return notes.select(DAY)
+'''
+ROOMS_TABLE = '''"""Members by the room that they live in, where it has a number. One row per room."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.members",
+    kept_as=view(keys=("room",)),
+    columns=(
+        Column("room", "int", doc="Its number."),
+        Column("members", "bigint", null=False, doc="How many."),
+    ),
+    owner="tests",
+)
+'''
+ROOMS_TRANSFORM = '''"""Members to rooms."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def _rooms(members: DataFrame) -> DataFrame:
+    numbered = members.where("city rlike '^R[0-9]+$'")
+    return numbered.select(F.substring("city", 2, 9).cast("int").alias("room"))
+
+
+def transform(members: DataFrame) -> DataFrame:
+    """Count those whose room has a number."""
+    return _rooms(members).groupBy("room").agg(F.count("*").alias("members"))
+
+
+def keys_from(members: DataFrame) -> DataFrame:
+    """The room of each."""
+    return _rooms(members)
 '''
 VIEWS = ("gold.notes_with_members", "gold.neighbours")
 CITIES, MEMBERS = ("Rome", "Oslo", "Bonn"), 6
@@ -303,6 +342,64 @@ def test_parts_of_more_keys_than_can_be_read_let_all_be_computed(
 
     ways = {way for name, way, _ in owner.flow.turns._sums if name == VIEWS[1]}
     assert ways == {"direct" if settings.direct_plans else "ordinary"}
+
+
+def test_inputs_that_are_too_much_together_go_within_a_turn(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only after it: when an app starts, each of its views reads its inputs in the same turn."""
+    monkeypatch.setattr("deltaworks.engine.feed.SNAPSHOTS_TIMES", 0)
+    folder = with_views(tmp_path / "project").folder
+    settings = Settings.load(folder, environment={}, data=tmp_path / "data", direct_plans=True)
+    owner, log = Owner(spark, settings, "tiny", only={"silver.members", "silver.notes", *VIEWS}), Log()
+    log.send([change(1, ("Rome", 1), 1), change(2, ("Rome", 1), 2), note(1, 1, 4)])
+    owner.take(log.batch())
+
+    ways = Counter(way for name, way, _ in owner.flow.turns._sums if name in VIEWS)
+    assert ways == {"direct": 1, "ordinary": 1}
+    assert [len(owner.rows(name)) for name in VIEWS] == [1, 2]
+
+
+def test_keys_that_are_computed_cut_a_views_inputs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the engine: what decides the keys is found out, computed of each row, and given rows are fewer.
+
+    Also where it cannot be computed of a row that the transform leaves out.
+    """
+    monkeypatch.setattr(Plans, "begin", lambda _plans, task, _spark: task())
+    monkeypatch.setattr("deltaworks.engine.writers.view.WHOLE_BYTES_MAX", 0)
+    given = list[int]()
+
+    def spy(whole: Mapping[str, Snapshot], wanted: Sequence[Wanted]) -> dict[str, pa.Table]:
+        found = needed(whole, wanted)
+        given.append(found["silver.members"].num_rows)
+        return found
+
+    monkeypatch.setattr("deltaworks.engine.writers.view.needed", spy)
+    project = with_views(tmp_path / "project")
+    project.write("tables/gold/rooms/table.py", ROOMS_TABLE)
+    project.write("tables/gold/rooms/transform.py", ROOMS_TRANSFORM)
+    project.write("expectations/gold/rooms.yml", "waived: made by a test\n")
+    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=True)
+    owner = Owner(spark, settings, "tiny", only=("silver.members", "gold.rooms"))
+    log, rooms = Log(), {number: f"R{number % 4}" for number in range(12)}
+    log.send(change(number, (room, 1), number + 1) for number, room in rooms.items())
+    owner.take(log.batch())
+    moves = [(0, "R1"), (1, "R2"), (2, None), (5, "None"), (3, "R0"), (5, "R1"), (4, "R3")]
+    for sequence, (number, room) in enumerate(moves):
+        given.clear()
+        touched = {rooms.pop(number), room}
+        log.send([change(number, None if room is None else (room, 1), sequence + 100)])
+        if room is not None:
+            rooms[number] = room
+        owner.take(log.batch())
+
+        many = Counter(int(one[1:]) for one in rooms.values() if one != "None")
+        assert given == [sum(one in touched for one in rooms.values() if one != "None")]
+        assert {(row["room"], row["members"]) for row in owner.rows("gold.rooms")} == set(many.items())
+
+    assert owner.verdicts() == {"ok"}
 
 
 def of_notes(spark: SparkSession, folder: Path, name: str, table: str, transform: str, *, direct: bool) -> Owner:

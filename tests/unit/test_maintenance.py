@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.engine import maintenance
+from deltaworks.engine import commands, maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.errors import CommandError
 from tests.arrow_flows import ArrowOwner
@@ -61,8 +61,8 @@ def test_files_stay_for_a_week_unless_told_otherwise(tmp_path: Path) -> None:
     assert files(owner, "bronze.web_events") == 5
 
 
-def test_the_copy_of_the_entries_is_not_forgotten(tmp_path: Path) -> None:
-    """Nobody gives orders for it."""
+def test_the_copy_of_the_entries_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody gives orders for it: what it has left for long goes with each vacuum, whatever hours that was given."""
     owner, log = small_files(tmp_path)
     for number in range(3, 3 + 2 * maintenance.FILES_MIN):
         log.send([view(number)])
@@ -72,10 +72,25 @@ def test_the_copy_of_the_entries_is_not_forgotten(tmp_path: Path) -> None:
     book = owner.flow.book.table
     rows, there = book.read().num_rows, len(list(book.path.glob("*.parquet")))
     carry_out(owner, command("vacuum", "silver.page_views", hours=0))
+    young = len(list(book.path.glob("*.parquet")))
+    monkeypatch.setattr(maintenance, "VACUUM_HOURS", 0)
+    carry_out(owner, command("vacuum", "silver.page_views"))
 
+    assert young == there
     assert len(book.files()) < there
     assert len(list(book.path.glob("*.parquet"))) == len(book.files())
     assert book.read().num_rows == rows
+
+
+def test_a_table_that_comes_between_two_steps_ends_no_order(tmp_path: Path) -> None:
+    """What stands beside some tables is made with the first row for it; the stream goes on between the steps."""
+    owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path), "shop")
+    steps = commands.carry_out(command("vacuum", "silver.orders"), owner.flow)
+    next(steps)
+    assert owner.flow.side("silver.orders", "waiting") is not None
+    left = list(steps)
+
+    assert len(left) == len(owner.flow.sides["silver.orders"]) - 1
 
 
 def test_what_a_table_above_has_not_taken_stays(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import pyarrow as pa
 
 from deltaworks.engine.needed import needed
 from deltaworks.engine.snapshot import Snapshot, UnknownError
+from deltaworks.engine.spark.planned import BYTES_MAX
 from deltaworks.engine.spark.pushed_keys import Joined, PushedKeys, Scan
+from deltaworks.engine.writers.computing import pieces
 
 LINES = pa.table({"order": [1, 1, 2, 3], "item": ["a", "b", "b", "c"]})
 ITEMS = pa.table({"item": ["a", "b", "c", None], "kind": ["x", "x", "y", "y"]})
@@ -71,10 +73,24 @@ def test_what_cannot_be_computed_of_a_row_leaves_its_scan_and_those_that_hang_on
     def compute(rows: pa.Table) -> pa.Table:
         raise UnknownError(rows.num_rows)
 
-    whole["lines"].compute(["computed"], compute, reader="view")
+    whole["lines"].compute(["computed"], compute, reader=("view",))
     scans = (Scan(input="lines", decides=({"order_id": "computed"},)), ITEMS_OF_LINES)
 
     found = needed(whole, [(ORDER, PushedKeys(scans=scans))])
 
     assert found["lines"].equals(LINES)
     assert found["items"].equals(ITEMS)
+
+
+def test_rows_of_any_size_are_cut_to_what_a_plan_takes() -> None:
+    """A few large ones among many small ones too; one that is too large alone stays so."""
+    texts = ["" if number % 50 else "x" * 2**21 for number in range(500)]
+    texts[123] = "y" * (BYTES_MAX + 1)
+    rows = pa.table({"text": texts})
+
+    cut = pieces(rows)
+
+    assert pa.concat_tables(cut).equals(rows)
+    assert len(cut) < 40
+    assert [piece["text"].to_pylist() for piece in cut if piece.nbytes > BYTES_MAX] == [[texts[123]]]
+    assert [len(piece) for piece in pieces(rows.slice(0, 0))] == [0]

@@ -9,7 +9,9 @@ import pytest
 from deltaworks.control import Store
 from deltaworks.control.commands import Command
 from deltaworks.engine.commands import Orders
+from deltaworks.engine.points import listening
 from deltaworks.engine.writers import quarantine
+from deltaworks.errors import CommitLostError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop
 from tests.flows import Log
@@ -156,3 +158,29 @@ def test_order_that_a_row_fails_tells_no_value_of_it(
         found = store.command(command.id)
         assert (found.state, found.error) == ("failed", "DIVIDE_BY_ZERO")
         assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("place", ["before-commit", "after-commit"])
+def test_order_that_fails_after_its_commit_ends_the_driver(
+    postgres: ScratchPostgres, tmp_path: Path, place: str
+) -> None:
+    """The table in memory does not know of it: to go on would blame somebody else. Before it the order just fails."""
+    with refusing(postgres, tmp_path) as (owner, store):
+        store.send(app="shop", table="silver.orders", kind="compact", arguments={}, by="ann", reason="tidy")
+        taken = store.take("shop", epoch=owner.epoch)
+        assert taken is not None
+
+        def fail(point: str) -> None:
+            if point == f"silver.orders__quarantine.compact.{place}":
+                raise OSError("the disk is full")
+
+        with listening(fail):
+            if place == "after-commit":
+                with pytest.raises(CommitLostError, match="this process does not know it"):
+                    Orders(store, owner.flow).begin(taken)
+            else:
+                Orders(store, owner.flow).begin(taken)
+
+        found = store.command(taken.id)
+        ended = ("running", None) if place == "after-commit" else ("failed", "OSError: the disk is full")
+        assert (found.state, found.error) == ended

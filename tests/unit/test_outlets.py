@@ -9,8 +9,10 @@ import deltalake
 import psycopg
 import pytest
 
+from deltaworks.engine import flow
 from deltaworks.engine.outlets import pusher
 from deltaworks.engine.outlets.pusher import Outlets
+from deltaworks.engine.past import segments
 from deltaworks.errors import LeaseLostError
 from deltaworks.settings import Settings
 from tests.arrow_flows import ArrowOwner
@@ -79,6 +81,41 @@ def test_copy_goes_on_when_its_database_is_back(
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert 1 <= len(warnings) <= 3  # the server's end and its absence read differently
     assert all(text.startswith(f"{NAME} in Postgres: ") for text in warnings)
+
+
+def test_a_copy_far_behind_a_damaged_past_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only since when it is behind is not known: a heartbeat that fails would have the driver ended."""
+    monkeypatch.setattr(flow, "COMMITS_FOLLOWED", 10)
+    monkeypatch.setattr(pusher, "AGAIN_SECONDS", (0.1, 0.3))
+    with scratch_postgres() as server:
+        settings = serving(server, copied(tmp_path, "serves=postgres(),"))
+        owner, log, source = ArrowOwner(settings, "tiny"), Log(), SourceTable()
+        path = owner.flow.inputs[NAME].table.path
+        outlets = Outlets(owner.catalog.app("tiny"), settings, guard=lambda: None)
+        outlets.start()
+
+        def insert() -> None:
+            source.insert(len(source.rows) + 1, city="Graz")
+            log.send(source.log[-1:])
+            owner.take(log.batch())
+            owner.flow.tend()
+
+        insert()
+        wait_until(lambda: outlets.progress()[0]["version"] == outlets.progress()[0]["newest"] > 0, what="the copy")
+        server.stop()
+        for _ in range(50):
+            insert()
+        owner.flow.commits_kept = 10
+        owner.flow.settle()
+        assert segments(path)
+        for one in segments(path):
+            one.file.write_bytes(b"not a segment")
+        wait_until(lambda: outlets.progress()[0]["error"] is not None, what="the error")
+        told = outlets.progress()[0]
+        outlets.close()
+
+    assert 0 <= told["version"] < segments(path)[-1].last < told["newest"]
+    assert told["behind_since"] is None
 
 
 def test_who_owns_the_app_no_longer_pushes_nothing(tmp_path: Path) -> None:

@@ -101,17 +101,55 @@ def test_what_cannot_be_kept_is_planned_once(now: list[float], *, passes: bool) 
 def test_what_decides_keys_is_asked_again_after_it_failed(
     now: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Inputs are given whole meanwhile, and which keys it is about is told."""
-    plans, asking = Plans(), Making(KeyError("scan"), "what decides")
+    """Inputs are given whole meanwhile, and which keys it is about is told, once."""
+    plans, asking = Plans(), Making(KeyError("scan"), KeyError("scan"), "what decides")
     monkeypatch.setattr(Plans, "begin", lambda _plans, task, _spark: task())
     monkeypatch.setattr(planned, "PLANS", plans)
     monkeypatch.setattr(Planned, "_make", lambda *_: SimpleNamespace(pushed_keys=asking))
     never: Any = None
     mine = Planned(place="gold.days", code="code", inputs={}, function=never)
 
-    found = [mine.pushed_keys(SPARK, KEYS) for _ in range(2)]
-    now[0] += planned.AGAIN_SECONDS
-    found += [mine.pushed_keys(SPARK, KEYS) for _ in range(2)]
+    found = []
+    for _ in range(3):
+        found += [mine.pushed_keys(SPARK, KEYS) for _ in range(2)]
+        now[0] += planned.AGAIN_SECONDS
 
-    assert (found, asking.asked) == ([None, None, "what decides", "what decides"], 2)
+    assert (found, asking.asked) == ([None] * 4 + ["what decides"] * 2, 3)
     assert caplog.messages == ["gold.days: what of its inputs decides day is not found out: KeyError"]
+
+
+@pytest.mark.usefixtures("now")
+def test_another_spark_has_its_plans_made_ahead(caplog: pytest.LogCaptureFixture) -> None:
+    """Though nothing was asked of it yet; what was begun for the one before is not done any more."""
+    plans, done = Plans(), list[str]()
+    other: Any = SimpleNamespace(sparkContext=object())
+    plans.way("gold.days", ("code",), Making(NotDirectError("chance")), SPARK)
+    end = threading.Event()
+
+    with plans.paused():
+        plans.begin(lambda: done.append("before"), SPARK)
+        plans.begin(lambda: done.append("after"), other)
+        plans.begin(end.set, other)
+
+    assert end.wait(10)
+    assert done == ["after"]
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, planned.UNUSED_SECONDS])
+def test_plans_are_bounded(now: list[float], monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Those that were not used for long go first; of very many the oldest goes, however young."""
+    monkeypatch.setattr(planned, "PLANS_KEPT_MAX", 3)
+    monkeypatch.setattr(planned, "PLANS_MOST", 5)
+    plans, make = Plans(), Making(PLAN)
+    for number in range(10):
+        now[0] += 1 + seconds
+        plans.way("gold.days", (number,), make, SPARK)
+
+    there = 5 if not seconds else 3
+    for number in range(10 - there, 10):
+        plans.way("gold.days", (number,), make, SPARK)
+    kept = make.asked
+    plans.way("gold.days", (9 - there,), make, SPARK)
+
+    assert (kept, make.asked) == (10, 11)

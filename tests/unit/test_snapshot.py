@@ -8,15 +8,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from deltaworks.engine import snapshot
 from deltaworks.engine.feed import SNAPSHOTS_TIMES, let_go
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.snapshot import CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
+from deltaworks.engine.snapshot import AGAIN_SECONDS, CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
 from deltaworks.engine.writers.writer import Input
 from tests.chance import seeded
 from tests.differential import contents
@@ -162,7 +164,7 @@ def test_rows_are_asked_for_as_a_filter_would() -> None:
     chance = seeded()
     rows = [_row(chance) for _ in range(60)]
     kept = _snapshot(rows)
-    kept.compute(["key % 2"], lambda table: pa.table({"key % 2": pc.bit_wise_and(table["key"], 1)}), reader="view")
+    kept.compute(["key % 2"], lambda table: pa.table({"key % 2": pc.bit_wise_and(table["key"], 1)}), reader=("view",))
     asked = 0
 
     for version in range(1, 60):
@@ -207,7 +209,7 @@ def test_what_is_computed_from_a_row_is_computed_once() -> None:
         return pa.table({"same": table["key"], "as text": table["key"].cast(pa.string())})
 
     kept = _snapshot([(at, None, None, None, None, None, None) for at in range(10)])
-    kept.compute(["same", "as text"], compute, reader="view")
+    kept.compute(["same", "as text"], compute, reader=("view",))
     versions, gone = range(1, 4 * CHUNKS_MAX), list[Row]()
     for version in versions:
         row = (version + 10, *_row(chance)[1:])
@@ -227,7 +229,7 @@ def test_what_cannot_be_computed_for_a_row_is_not_asked_by() -> None:
         raise UnknownError(table.num_rows)
 
     kept = _snapshot([(1, None, None, None, None, None, None)])
-    kept.compute(["raises"], compute, reader="view")
+    kept.compute(["raises"], compute, reader=("view",))
 
     with pytest.raises(UnknownError):
         kept.those([{"raises": pa.array([1])}])
@@ -244,13 +246,44 @@ def test_what_could_not_be_computed_is_tried_again_once_rows_have_gone() -> None
 
     rows: list[Row] = [(at, None, None, None, None, None, None) for at in range(10)]
     kept = _snapshot(rows)
-    kept.compute(["same"], compute, reader="view")
+    kept.compute(["same"], compute, reader=("view",))
     with pytest.raises(UnknownError):
         kept.those([{"same": pa.array([9], pa.int64())}])
 
     kept.follow(_feed(("delete", rows[:8])), version=1)
 
     assert kept.those([{"same": pa.array([9], pa.int64())}])["key"].to_pylist() == [9]
+
+
+def test_what_could_not_be_computed_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the rows that are there: the one that raised has gone, though few have, or there is memory again."""
+    now, asked = [0.0], list[list[int]]()
+    monkeypatch.setattr(snapshot, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def compute(table: pa.Table) -> pa.Table:
+        asked.append(table["key"].to_pylist())
+        if 1 in asked[-1]:
+            raise UnknownError(1)
+        return pa.table({"same": table["key"]})
+
+    def found() -> list[int]:
+        return [int(one) for one in kept.those([{"same": pa.array([0, 2, 9], pa.int64())}])["key"].to_pylist()]
+
+    rows: list[Row] = [(at, None, None, None, None, None, None) for at in range(10)]
+    kept = _snapshot(rows)
+    kept.compute(["same"], compute, reader=("view",))
+    for _ in range(2):
+        with pytest.raises(UnknownError):
+            found()
+    kept.follow(_feed(("delete", rows[1:3])), version=1)
+    with pytest.raises(UnknownError):
+        found()
+    now[0] = AGAIN_SECONDS
+
+    assert found() == [0, 9]
+    assert asked == [list(range(10)), [0, *range(3, 10)]]
+    kept.follow(_feed(("delete", rows[9:])), version=2)
+    assert found() == [0]
 
 
 def test_nothing_is_there_is_asked_for_and_follows() -> None:
@@ -277,7 +310,7 @@ def test_what_a_reader_had_computed_goes_when_it_asks_for_something_else() -> No
         return pa.table({name: table["key"]})
 
     for reader, name in (("one", "before"), ("two", "others"), ("one", "after"), ("three", "raises")):
-        kept.compute([name], partial(compute, name), reader=reader)
+        kept.compute([name], partial(compute, name), reader=(reader, "key"))
         for _ in range(2):
             with suppress(UnknownError):
                 assert kept.those([{name: pa.array([3])}])["key"].to_pylist() == [3]
@@ -285,6 +318,11 @@ def test_what_a_reader_had_computed_goes_when_it_asks_for_something_else() -> No
     assert [kept.knows(name) for name in ("before", "others", "after")] == [False, True, True]
     assert set(asked.values()) == {1}
     assert kept.nbytes == kept.rows_nbytes + 2 * 80
+
+    kept.forget("one")
+
+    assert [kept.knows(name) for name in ("others", "after")] == [True, False]
+    assert kept.nbytes == kept.rows_nbytes + 80
 
 
 def test_inputs_that_are_too_much_together_are_not_kept() -> None:

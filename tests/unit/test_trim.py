@@ -315,7 +315,7 @@ def test_rewind_reaches_as_far_as_the_log_and_says_so(long: tuple[ArrowOwner, Lo
         plan(name, catalog=owner.catalog, lake=lake, to=first - 1)
     with pytest.raises(LakeError, match=f"told of it begins at version {first}, after that time"):
         plan(name, catalog=owner.catalog, lake=lake, to=datetime(2020, 1, 1, tzinfo=UTC))
-    with pytest.raises(LakeError, match="its log does not go back so far"):
+    with pytest.raises(LakeError, match="neither its log nor its past goes back so far"):
         before(name, catalog=owner.catalog, lake=lake, since=("page_views", 0, 0))
     for number, to in enumerate((first, newest)):
         past = plan(name, catalog=owner.catalog, lake=lake, to=to)

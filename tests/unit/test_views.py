@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from deltaworks.engine import feed
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry
-from deltaworks.engine.feed import changes, shown
+from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.snapshot import Snapshot
 from deltaworks.engine.writers.writer import Input
 from tests.handed import Hand
 
@@ -30,11 +33,11 @@ def test_small_inputs_are_not_read_by_spark(tmp_path: Path) -> None:
     spark: Any = Hand()
 
     present: Any = shown(spark, Input(table=table), 2**20)
-    feed = changes(spark, Input(table=table), 1, 2**20, reader="gold.view")
+    told = changes(spark, Input(table=table), 1, 2**20, reader="gold.view")
 
     assert present.rows.sort_by("key").to_pylist() == [{"key": 1, "value": 2}, {"key": 2, "value": 2}]
-    assert isinstance(feed, pa.Table)
-    assert sorted(feed["value"].to_pylist()) == [1, 2, 2]  # what was there, what is there, what is new
+    assert isinstance(told, pa.Table)
+    assert sorted(told["value"].to_pylist()) == [1, 2, 2]  # what was there, what is there, what is new
 
 
 def test_views_of_a_turn_share_small_inputs(tmp_path: Path) -> None:
@@ -64,3 +67,53 @@ def test_views_of_a_turn_share_small_inputs(tmp_path: Path) -> None:
     assert [set(one.rows["value"].to_pylist()) for one in (first, newer)] == [{1}, {2}]
     assert source.shown is not None
     assert alone.shown is large.shown is None
+
+
+@pytest.mark.parametrize("bytes_max", [2**20, 1])
+def test_changes_whose_files_are_gone_are_not_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bytes_max: int
+) -> None:
+    """A vacuum may take the file that says what changed, and leave the one that has the new rows.
+
+    Who asks reads the whole input instead. By Spark too, which would find out when it reads.
+    """
+    entry = Entry(kind="create", app="a", epoch=1)
+    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
+    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    spark: Any = Hand()
+    kept = list[Snapshot | None]()
+    for value in (1, 2):
+        made = pa.Table.from_pylist([{"key": 1, "value": value}, {"key": 2, "value": 7 * value}], schema=SCHEMA)
+        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        if not kept:
+            kept.append(snapshot(spark, source, 2**20))
+    told = list((table.path / "_change_data").rglob("*.parquet"))
+    assert told
+    for file in told:
+        file.unlink()
+
+    assert changes(spark, Input(table=table), 1, bytes_max, reader="gold.view") is None
+    assert "changes of silver.things beyond version 1 cannot be read" in caplog.text
+    anew = snapshot(spark, source, 2**20)
+    assert anew is not None
+    assert anew is not kept[0]
+    assert sorted(anew.rows()["value"].to_pylist()) == [2, 14]
+
+
+def test_an_input_of_which_much_went_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that go are looked for one by one, which costs more than to read all from some number on."""
+    monkeypatch.setattr(feed, "GONE_MAX", 1)
+    entry = Entry(kind="create", app="a", epoch=1)
+    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
+    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    spark: Any = Hand()
+    kept = list[Snapshot]()
+    for keys in ([1, 2, 3], [1], [1, 2], []):
+        made = pa.Table.from_pylist([{"key": key, "value": len(kept)} for key in keys], schema=SCHEMA)
+        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        found = snapshot(spark, source, 2**20)
+        assert found is not None
+        assert found.rows().sort_by("key").equals(table.read().sort_by("key"))
+        kept.append(found)
+
+    assert [kept.index(one) for one in kept] == [0, 0, 2, 2]

@@ -16,7 +16,7 @@ from deltaworks.engine.log import read_log
 from deltaworks.engine.outlets.feed import Feed
 from deltaworks.engine.outlets.publishing import Publishing
 from deltaworks.engine.outlets.serving import Serving
-from deltaworks.errors import DeltaworksError, LeaseLostError
+from deltaworks.errors import DeltaworksError, LakeError, LeaseLostError
 from deltaworks.settings import Settings
 
 LOOK_SECONDS = 0.25
@@ -173,6 +173,6 @@ def _since(line: _Line) -> str | None:
         return None
     try:
         logged = read_log(line.outlet.feed.path, line.outlet.version + 1)
-    except (OSError, ValueError):  # it is told to people: no reason to fail
+    except (OSError, ValueError, LakeError):  # it is told to people: no reason to fail
         return None
     return logged.at.astimezone(UTC).isoformat() if logged is not None and isinstance(logged.at, datetime) else None

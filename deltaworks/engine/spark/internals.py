@@ -22,7 +22,7 @@ from pyspark.sql.classic.column import Column
 from pyspark.sql.types import StructType
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "org.apache.spark.SparkEnv": ("blockManager", "memoryManager", "metricsSystem"),
+    "org.apache.spark.SparkEnv": ("blockManager", "get", "memoryManager", "metricsSystem"),
     "org.apache.spark.TaskContext": ("setTaskContext", "unset"),
     "org.apache.spark.TaskContextImpl": ("markTaskCompleted",),
     "org.apache.spark.executor.TaskMetrics": (),
@@ -31,12 +31,15 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "org.apache.spark.rdd.RDD": ("compute", "id", "partitions"),
     "org.apache.spark.sql.api.python.PythonSQLUtils": ("readArrowStreamFromFile",),
     "org.apache.spark.sql.catalyst.expressions.Alias": ("child",),
+    "org.apache.spark.sql.catalyst.expressions.EqualNullSafe": ("left", "right"),
+    "org.apache.spark.sql.catalyst.expressions.EqualTo": ("left", "right"),
     "org.apache.spark.sql.catalyst.expressions.ExprId": ("id",),
     "org.apache.spark.sql.catalyst.expressions.AttributeReference": ("exprId", "name"),
     "org.apache.spark.sql.catalyst.expressions.Cast": ("dataType",),
     "org.apache.spark.sql.catalyst.expressions.Expression": ("children", "eval", "foldable"),
     "org.apache.spark.sql.catalyst.expressions.Literal": ("dataType", "value"),
     "org.apache.spark.sql.catalyst.expressions.NamedExpression": ("exprId",),
+    "org.apache.spark.sql.catalyst.expressions.ScalarSubquery": ("plan",),
     "org.apache.spark.sql.catalyst.plans.logical.Aggregate": ("aggregateExpressions", "groupingExpressions"),
     "org.apache.spark.sql.catalyst.plans.logical.Expand": ("output", "projections"),
     "org.apache.spark.sql.catalyst.plans.logical.Filter": ("condition",),

@@ -33,7 +33,9 @@ OFF = "direct_plans is off"
 PLANS_KEPT_MAX = 300
 """Of more plans than this one goes with each that is asked for, the one that was not used for longest..."""
 UNUSED_SECONDS = 3600.0
-"""...if that is so long ago: plans of transforms that were mended, and of other tables' cases."""
+"""...if that is so long ago: plans of transforms that were mended, and of other tables' cases..."""
+PLANS_MOST = 600
+"""...or there are more than this: each holds a file, and a process may have some thousand open."""
 AGAIN_SECONDS = 600.0
 """What failed is planned anew after so long: memory or files that there were not enough of may be there again."""
 Key = tuple[object, ...]
@@ -55,6 +57,8 @@ class Way:
     """What decides these columns of the result, once that is known."""
     asked: dict[tuple[str, ...], float] = field(default_factory=dict)
     """Of which columns somebody finds that out, since when by the monotonic clock."""
+    told: str | None = None
+    """The last of what was told of that: it may be so each time."""
     used_at: float = 0.0
     """By the monotonic clock."""
 
@@ -99,13 +103,14 @@ class Plans:
 
         def run() -> None:
             self._may_plan.wait()
-            if self._context in (None, context):  # else that Spark has been stopped meanwhile
+            if self._context is context:  # else that Spark has been stopped meanwhile, and there is another
                 try:
                     task()
                 except Exception as error:  # noqa: BLE001  # the turn does without
                     log.warning("nothing was planned ahead: %s", name_of(error))
 
         with self._lock:
+            self._follow(context)
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(1, thread_name_prefix="plans")
             self._threads.submit(run)
@@ -117,18 +122,22 @@ class Plans:
 
     def _known(self, key: Key, spark: SparkSession) -> Way:
         with self._lock:
-            context = spark.sparkContext
-            if self._context is not context:  # another Spark knows nothing of the plans of the one before
-                self._ways.clear()
-                self._context, self._session, self._internals = context, None, None
+            self._follow(spark.sparkContext)
             if (way := self._ways.get(key)) is None:
                 way = self._ways[key] = Way()
             self._ways.move_to_end(key)
             way.used_at = time.monotonic()
             first = next(iter(self._ways))
-            if len(self._ways) > PLANS_KEPT_MAX and way.used_at - self._ways[first].used_at > UNUSED_SECONDS:
+            unused = way.used_at - self._ways[first].used_at > UNUSED_SECONDS
+            if len(self._ways) > (PLANS_KEPT_MAX if unused else PLANS_MOST):
                 del self._ways[first]
             return way
+
+    def _follow(self, context: SparkContext) -> None:
+        """Another Spark knows nothing of the plans of the one before."""
+        if self._context is not context:
+            self._ways.clear()
+            self._context, self._session, self._internals = context, None, None
 
     def _make(self, way: Way, place: str, make: Make, spark: SparkSession) -> None:
         before = way.why_not
@@ -243,7 +252,9 @@ class Planned:
             way.pushed[names] = plan.pushed_keys(keys)
         except Exception as error:  # noqa: BLE001  # its inputs are given whole then
             told = f"what of its inputs decides {', '.join(names)} is not found out: {name_of(error)}"
-            log.warning("%s: %s", self.place, told)
+            if told != way.told:
+                log.warning("%s: %s", self.place, told)
+            way.told = told
 
     def _way(self, spark: SparkSession) -> Way:
         return PLANS.way(self.place, self._key, self._make, spark)

@@ -11,14 +11,15 @@ side have no part in the result. So it needs those that are equal to some row th
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from itertools import count
+from operator import and_
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from deltaworks.engine.spark.internals import Internals, execution_of, listed, rdd_id
@@ -26,14 +27,13 @@ from deltaworks.engine.spark.sessions import of_sessions
 
 ALTERNATIVES_MAX = 16
 """One row is made more than this by an Expand: each is an expression that is kept for each row of the input."""
-_Equals = list[tuple[JavaObject, str]]
-"""Expressions that must all be equal to a key."""
 _LEFT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "RightOuter"})
 """Joins in which a row of the left side without one of the right side has no part in the result."""
 _RIGHT_NEEDS_MATCHES = frozenset({"Inner", "Cross", "LeftSemi", "LeftOuter", "LeftAnti"})
 _LEFT_STAYS = frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"})
 """Joins in which a row of the result has the values of one of the left side."""
 _RIGHT_STAYS = frozenset({"Inner", "Cross", "RightOuter"})
+_EQUALITIES = frozenset({"EqualTo", "EqualNullSafe"})
 _numbers = count(1)
 
 
@@ -64,6 +64,8 @@ class Expression:
     columns: Sequence[JavaObject]
     """Columns of the input, with the numbers that the expression uses."""
     spark: Internals
+    where: Sequence[JavaObject] = ()
+    """Conditions of the plan on the row: where one does not hold it may raise, and the row has no part in the keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,28 @@ def with_expressions(frame: DataFrame, expressions: Mapping[str, Expression]) ->
         one.spark.number(column): one.spark.named(mine[str(column.name())], column)
         for one in expressions.values() for column in one.columns
     }  # fmt: skip
-    return frame.select(*given.values()).select(
-        *(one.spark.column(one.java).alias(name) for name, one in expressions.items())
-    )
+    return frame.select(*given.values()).select(*(_column(one).alias(name) for name, one in expressions.items()))
+
+
+def _column(expression: Expression) -> Column:
+    column, spark = expression.spark.column(expression.java), expression.spark
+    if not expression.where:
+        return column
+    return F.when(reduce(and_, map(spark.column, expression.where)), column)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What holds at a node for each row that is needed."""
+
+    equals: Sequence[tuple[JavaObject, str]] = ()
+    """Expressions, each equal to a key."""
+    where: Sequence[JavaObject] = ()
+    """Other conditions."""
+
+    def over(self, made: Callable[[JavaObject], JavaObject]) -> "_Asked":
+        """The same about what columns are made of."""
+        return _Asked([(made(what), key) for what, key in self.equals], [made(one) for one in self.where])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +174,7 @@ class _Plan:
 
     def found(self) -> PushedKeys:
         """What is needed of each scan."""
-        self._look(self._top, [[]])
+        self._look(self._top, [_Asked()])
         joined: dict[int, list[Joined]] = {}
         for scan, one in self._joins(self._top):
             joined.setdefault(scan, []).append(one)
@@ -172,12 +193,13 @@ class _Plan:
             scan = len(self._names) - 1
         return _Node(java=java, kind=kind, children=children, scan=scan, spark=self._spark)
 
-    def _look(self, node: _Node, alternatives: list[_Equals]) -> None:
+    def _look(self, node: _Node, alternatives: list[_Asked]) -> None:
         """Follow conditions down to the inputs; of `alternatives` one holds for each row that is needed."""
         match node.kind:
             case "Filter":
-                mine = list(self._equals(node.java.condition()))
-                self._look(node.children[0], [[*one, *mine] for one in alternatives])
+                mine, others = self._conditions(node.java.condition())
+                together = [_Asked([*one.equals, *mine], [*one.where, *others]) for one in alternatives]
+                self._look(node.children[0], together)
             case "Project":
                 made = dict(self._made(node.java.projectList()))
                 only_passed = all(self._is_column(one) and self._id(one) == name for name, one in made.items())
@@ -186,18 +208,18 @@ class _Plan:
                 ids = [self._id(one) for one in listed(node.java.output())]
                 made_of = [dict(zip(ids, listed(one), strict=True)) for one in listed(node.java.projections())]
                 few = len(made_of) <= ALTERNATIVES_MAX
-                self._look(node.children[0], self._instead(alternatives, made_of) if few else [[]])
+                self._look(node.children[0], self._instead(alternatives, made_of) if few else [_Asked()])
             case "LogicalRDD" if node.scan is not None and self._names[node.scan]:
                 found = tuple(self._decided(node, one) for one in alternatives)
                 if all(found):
                     self._decides[node.scan] = found
             case _:
                 for child in node.children:
-                    self._look(child, [[]])
+                    self._look(child, [_Asked()])
 
-    def _instead(self, alternatives: list[_Equals], made: Sequence[Mapping[int, JavaObject]]) -> list[_Equals]:
+    def _instead(self, alternatives: list[_Asked], made: Sequence[Mapping[int, JavaObject]]) -> list[_Asked]:
         """The same about what columns are made of, in one of these ways."""
-        return [[(self._over(what, one), key) for what, key in equals] for equals in alternatives for one in made]
+        return [asked.over(partial(self._over, made=one)) for asked in alternatives for one in made]
 
     def _over(self, expression: JavaObject, made: Mapping[int, JavaObject]) -> JavaObject:
         """An expression over what its columns are made of."""
@@ -206,27 +228,44 @@ class _Plan:
         children = listed(expression.children())
         return expression.withNewChildren(self._spark.sequence([self._over(one, made) for one in children]))
 
-    def _equals(self, condition: JavaObject) -> Iterator[tuple[JavaObject, str]]:
-        """What must be equal to which key."""
-        for equal in self._equalities(condition):
-            sides = equal.left(), equal.right()
-            for mine, value in (sides, sides[::-1]):
-                if self._kind(value) != "ScalarSubquery":
-                    continue
-                key = _key(value)
-                if key in self._keys.names and _comparable(self._keys.field(key).type):
-                    yield mine, key
+    def _conditions(self, condition: JavaObject) -> tuple[list[tuple[JavaObject, str]], list[JavaObject]]:
+        """What must be equal to which key, and what else must hold."""
+        equals, others = list[tuple[JavaObject, str]](), list[JavaObject]()
+        for part in self._parts(condition):
+            if self._is_about_keys(part):
+                equals += self._equal_to_key(part)
+            else:
+                others.append(part)
+        return equals, others
 
-    def _decided(self, leaf: _Node, equals: _Equals) -> Mapping[str, str]:
+    def _equal_to_key(self, part: JavaObject) -> Iterator[tuple[JavaObject, str]]:
+        if self._kind(part) not in _EQUALITIES:
+            return
+        sides = part.left(), part.right()
+        for mine, value in (sides, sides[::-1]):
+            if self._kind(value) != "ScalarSubquery":
+                continue
+            key = _key(value)
+            if key in self._keys.names and _comparable(self._keys.field(key).type):
+                yield mine, key
+
+    def _is_about_keys(self, expression: JavaObject) -> bool:
+        """Whether a key's value, which is not known, is in it."""
+        return self._kind(expression) == "ScalarSubquery" or any(
+            map(self._is_about_keys, listed(expression.children()))
+        )
+
+    def _decided(self, leaf: _Node, asked: _Asked) -> Mapping[str, str]:
         """By key, what of a scan is equal to it."""
         assert leaf.scan is not None
         found: dict[str, str] = {}
-        for what, key in equals:
+        for what, key in asked.equals:
             if self._is_column(what):
                 found[key] = str(what.name())
             else:
                 found[key] = name = f"expression {next(_numbers)} of {self._names[leaf.scan]}"
-                self._expressions[name] = Expression(java=what, columns=listed(leaf.java.output()), spark=self._spark)
+                columns = listed(leaf.java.output())
+                self._expressions[name] = Expression(java=what, columns=columns, spark=self._spark, where=asked.where)
         return found
 
     def _joins(self, node: _Node) -> Iterator[tuple[int, Joined]]:
@@ -236,7 +275,9 @@ class _Plan:
         if node.kind != "Join" or not node.java.condition().isDefined():
             return
         (left, right), how = node.children, str(node.java.joinType())
-        for equal in self._equalities(node.java.condition().get()):
+        for equal in self._parts(node.java.condition().get()):
+            if self._kind(equal) not in _EQUALITIES:
+                continue
             one, other = equal.left(), equal.right()
             if {self._kind(one), self._kind(other)} != {"AttributeReference"}:
                 continue
@@ -286,13 +327,12 @@ class _Plan:
             return None
         return self._origin(node.children[0], self._id(what))
 
-    def _equalities(self, condition: JavaObject) -> Iterator[JavaObject]:
-        """The equalities that all must hold."""
-        kind = self._kind(condition)
-        if kind == "And":
+    def _parts(self, condition: JavaObject) -> Iterator[JavaObject]:
+        """Conditions that all must hold, in the order of the plan."""
+        if self._kind(condition) == "And":
             for part in listed(condition.children()):
-                yield from self._equalities(part)
-        elif kind in ("EqualTo", "EqualNullSafe"):
+                yield from self._parts(part)
+        else:
             yield condition
 
     def _made(self, columns: JavaObject) -> Iterator[tuple[int, JavaObject]]:

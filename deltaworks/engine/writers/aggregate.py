@@ -148,6 +148,8 @@ class AggregateWriter:
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
+        if not self.behind():
+            self.progress.come_along([self.source.table])
         self.progress.settle(committer)
 
     def _all(self, spark: SparkSession, committer: Committer) -> DataFrame:

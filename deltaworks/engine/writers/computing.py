@@ -83,12 +83,9 @@ class Computing:
         )
 
         def compute(spark: SparkSession, rows: pa.Table) -> pa.Table:
-            # half as many as their mean size allows: some are larger than others
-            many = min(ROWS_MAX, max(1, rows.num_rows * BYTES_MAX // max(1, 2 * rows.nbytes)))
-            begins = range(0, max(1, rows.num_rows), many)
-            pieces = [planned.compute(spark, {name: rows.slice(at, many)}) for at in begins]
-            known = [one for one in pieces if one is not None]
-            if len(known) < len(pieces):
+            found = [planned.compute(spark, {name: piece}) for piece in pieces(rows)]
+            known = [one for one in found if one is not None]
+            if len(known) < len(found):
                 raise UnknownError(names)
             return pa.concat_tables(known)
 
@@ -108,6 +105,14 @@ class Computing:
 
     def _call(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         return self._function(**by_short_name(frames)).select(*self._gives.names)
+
+
+def pieces(rows: pa.Table) -> list[pa.Table]:
+    """Rows in parts that a kept plan takes at once."""
+    if rows.num_rows <= 1 or (rows.num_rows <= ROWS_MAX and rows.nbytes <= BYTES_MAX):
+        return [rows]
+    half = rows.num_rows // 2
+    return [*pieces(rows.slice(0, half)), *pieces(rows.slice(half))]
 
 
 def _code(declared: Declared, function: Callable[..., object]) -> str:

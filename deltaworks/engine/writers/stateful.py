@@ -141,6 +141,8 @@ class StatefulWriter:
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
+        if not self.behind():
+            self.progress.come_along([source.table for source in self.sources])
         self.progress.settle(committer)
 
     def take(self, spark: SparkSession, committer: Committer) -> Turn | None:

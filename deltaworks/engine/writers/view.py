@@ -71,6 +71,9 @@ class ViewWriter:
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
         self.fitting = Fitting(self.progress, own)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
+        for source in sources:
+            if source.snapshot is not None:  # its transform may have been mended
+                source.snapshot.forget(declared.name)
 
     def after(self, source: Input) -> int | None:
         """Last version of an input taken in full; None when the view was never computed."""
@@ -245,6 +248,8 @@ class ViewWriter:
 
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position."""
+        if not self.behind():
+            self.progress.come_along([source.table for source in self.sources])
         self.progress.settle(committer)
 
     def _touched(self, spark: SparkSession, bytes_max: int) -> Touched:

@@ -1,7 +1,7 @@
 """What every writer has in common: its table, its inputs, how far it has come, how it leaves an entry."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
@@ -235,6 +235,17 @@ class Progress:
         else:
             self.remember(counts)
 
+    def come_along(self, inputs: Iterable[OwnedTable]) -> None:
+        """Move on over many commits of inputs that brought no rows, where there is nothing else to take.
+
+        A log is kept from the place of its readers on.
+        """
+        taken = self.position.versions
+        passed = [one for one in inputs if one.version - taken.get(one.name, one.version) >= COMMITS_PASSED]
+        if passed:
+            self.over_tables({one.name: one.version for one in passed}, ingest_seq=None)
+            self.remember(Counts())
+
     def settle(self, committer: Committer) -> None:
         """Commit the remembered position, if it is ahead of the committed one."""
         if self._unsettled:
@@ -249,6 +260,8 @@ class Progress:
         self._kind, self._command = "batch", None
 
 
+COMMITS_PASSED = 500
+"""So many commits without rows, as of copies and of files put together, are passed by at once."""
 ONE_TASK_BYTES_MAX = 2**20
 """So much of an input is transformed by one task."""
 
