@@ -599,7 +599,7 @@ def test_refusals_tell_from_where_on_it_is_possible(life: Life) -> None:
         plan(name, catalog=owner.catalog, lake=lake, to=first - 1)
     with pytest.raises(LakeError, match=f"begins at version {first}, after that time"):
         plan(name, catalog=owner.catalog, lake=lake, to=life.times[0])
-    with pytest.raises(LakeError, match="does not go back so far"):
+    with pytest.raises(LakeError, match="neither its log nor its past goes back so far"):
         before(name, catalog=owner.catalog, lake=lake, since=("page_views", 0, 0))
     assert plan(name, catalog=owner.catalog, lake=lake, to=first)[0].version == first
 
