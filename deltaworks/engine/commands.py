@@ -81,7 +81,8 @@ class Orders:
         except (LeaseLostError, CommitLostError, ForeignCommitError):
             raise
         except Exception as error:
-            for table in self.flow.tables():  # what fails after its commit leaves a handle that lags behind
+            # what fails after its commit leaves a handle that lags behind; that of a table set aside is opened anew
+            for table in (*self.flow.at_work(), self.flow.book.table):
                 if (lost := table.left_behind()) is not None:
                     raise lost from error
             finding = first_line(error)

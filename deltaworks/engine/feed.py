@@ -27,7 +27,7 @@ SHARED = 16
 """An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
 in memory: so may be others at the same time."""
 GONE_MAX = 20_000
-"""Rows that go are looked for one by one: where more do, the input is read again."""
+"""Rows that go are looked for one by one: where more do, an input is read again that can be."""
 SNAPSHOT_PART = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
 SNAPSHOTS_TIMES = 2
@@ -62,8 +62,11 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
         stream = table.delta.load_cdf(starting_version=after + 1, ending_version=table.version)
         opened = pa.RecordBatchReader.from_stream(stream)
         feed_rows = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
-    except (DeltaError, OSError, pa.ArrowException) as error:  # its files or log entries are gone
-        _tell_gone(table, after, first_line(error))
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        gone = _gone(table, after)
+        if gone is None and not isinstance(error, DeltaError):  # as where there is too little memory
+            raise
+        _tell_gone(table, after, gone or first_line(error))
         return None
     except TooMuchError:
         return _by_spark(spark, source, after)
@@ -121,7 +124,10 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
     if source.table.entry.replaced_at > kept.version:
         return None
     found = changes(spark, source, kept.version, bytes_max, reader=source.table.name)
-    if not isinstance(found, pa.Table) or (pc.sum(gone_in(found)).as_py() or 0) > GONE_MAX:
+    if not isinstance(found, pa.Table):
+        return None
+    again = source.table.bytes() <= bytes_max // SNAPSHOT_PART // PACKED
+    if again and (pc.sum(gone_in(found)).as_py() or 0) > GONE_MAX:
         return None
     try:
         kept.follow(found, version=source.table.version)
@@ -154,10 +160,9 @@ def _tell_gone(table: OwnedTable, after: int, finding: str) -> None:
 
 def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame | None:
     """The changes, to be read when they are used; None where a file of them is gone, which Spark would find then."""
-    for file in _files(source.table.path, after, source.table.version):
-        if not file.exists():
-            _tell_gone(source.table, after, f"{file.name} is gone")
-            return None
+    if (gone := _gone(source.table, after)) is not None:
+        _tell_gone(source.table, after, gone)
+        return None
     return (
         spark.read.format("delta")
         .option("readChangeFeed", "true")
@@ -166,6 +171,15 @@ def _by_spark(spark: SparkSession, source: Input, after: int) -> DataFrame | Non
         .load(str(source.table.path))
         .select(*_empty(source).schema.names)
     )
+
+
+def _gone(table: OwnedTable, after: int) -> str | None:
+    """What is lacking of the changes beyond a version; None where nothing is."""
+    try:
+        files = _files(table.path, after, table.version)
+        return next((f"{file.name} is gone" for file in files if not file.exists()), None)
+    except FileNotFoundError:
+        return "its log has them no more"
 
 
 def _files(path: Path, after: int, upto: int) -> Iterator[Path]:

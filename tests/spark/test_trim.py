@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from deltaworks.settings import Settings
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
-from tests.flows import Log, Owner, carry_out
+from tests.flows import START, Log, Owner, carry_out
 from tests.shop_rows import random_views, view
 from tests.spark.test_views import VIEWS as OF_TINY
 from tests.spark.test_views import note, with_views
@@ -133,6 +134,32 @@ def test_commits_without_rows_keep_no_log(spark: SparkSession, tmp_path: Path, m
         owner.take(log.batch())
         assert all(owner.rows(name) != rows[name] for name in readers)
         assert owner.verdicts() == {"ok"}
+
+
+def test_events_that_are_expired_when_they_come_are_counted_above(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many commits have nothing else: no table above passes them by without a count."""
+    monkeypatch.setattr(writer, "COMMITS_PASSED", 10)
+    owner, log = Owner(spark, Shop(tmp_path / "shop").settings(tmp_path), "web"), Log()
+    days = owner.catalog[VIEWS].table.keep_days
+    assert days is not None
+    log.send([view(1), view(2, at=START - timedelta(days=days + 9))])
+    owner.take(log.batch())
+    for table in reversed(TABLES):
+        carry_out(owner, command("expire", table))
+    for number in range(3, 33):
+        log.send([view(number, at=START - timedelta(days=days + 9))])
+        owner.take(log.batch())
+        owner.flow.settle()
+    log.send([view(40)])
+    owner.take(log.batch())
+    owner.flow.settle()
+
+    assert owner.flow.inputs[VIEWS].table.entry.totals.expired >= 30
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
 
 
 def anew(spark: SparkSession, owner: Owner, scratch: Path) -> None:

@@ -129,7 +129,7 @@ class _Asked:
     equals: Sequence[tuple[JavaObject, str]] = ()
     """Expressions, each equal to a key."""
     where: Sequence[JavaObject] = ()
-    """Other conditions."""
+    """Other conditions, those first that the plan asks first."""
 
     def over(self, made: Callable[[JavaObject], JavaObject]) -> "_Asked":
         """The same about what columns are made of."""
@@ -198,7 +198,7 @@ class _Plan:
         match node.kind:
             case "Filter":
                 mine, others = self._conditions(node.java.condition())
-                together = [_Asked([*one.equals, *mine], [*one.where, *others]) for one in alternatives]
+                together = [_Asked([*one.equals, *mine], [*others, *one.where]) for one in alternatives]
                 self._look(node.children[0], together)
             case "Project":
                 made = dict(self._made(node.java.projectList()))
