@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -191,6 +193,42 @@ def keys_from(members: DataFrame) -> DataFrame:
     """The room of each."""
     return _rooms(members)
 '''
+ARRIVALS_TABLE = '''"""Members by the time that stands for where they live. One row per window of ninety minutes."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.members",
+    kept_as=view(keys=("began",)),
+    columns=(
+        Column("began", "timestamp", doc="Where the window begins, each hour."),
+        Column("members", "bigint", null=False, doc="How many."),
+    ),
+    owner="tests",
+)
+'''
+ARRIVALS_TRANSFORM = '''"""Members to windows."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def _windows(members: DataFrame) -> DataFrame:
+    timed = members.where("city like 'T%'")
+    windows = timed.select(F.window(F.to_timestamp(F.substring("city", 2, 19)), "90 minutes", "1 hour").alias("w"))
+    return windows.select(F.col("w.start").alias("began"))
+
+
+def transform(members: DataFrame) -> DataFrame:
+    """Count those that have a time."""
+    return _windows(members).groupBy("began").agg(F.count("*").alias("members"))
+
+
+def keys_from(members: DataFrame) -> DataFrame:
+    """The windows of each."""
+    return _windows(members)
+'''
 VIEWS = ("gold.notes_with_members", "gold.neighbours")
 CITIES, MEMBERS = ("Rome", "Oslo", "Bonn"), 6
 NOTES = FOUND_MAX  # where more raise at once, the table is set aside
@@ -360,15 +398,9 @@ def test_inputs_that_are_too_much_together_go_within_a_turn(
     assert [len(owner.rows(name)) for name in VIEWS] == [1, 2]
 
 
-def test_keys_that_are_computed_cut_a_views_inputs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through the engine: what decides the keys is found out, computed of each row, and given rows are fewer.
-
-    Also where it cannot be computed of a row that the transform leaves out.
-    """
-    monkeypatch.setattr(Plans, "begin", lambda _plans, task, _spark: task())
-    monkeypatch.setattr("deltaworks.engine.writers.view.WHOLE_BYTES_MAX", 0)
+@contextmanager
+def given_to(monkeypatch: pytest.MonkeyPatch, owner: Owner) -> Iterator[list[int]]:
+    """How many members a view of them is given in a turn, whose inputs are cut however small they are."""
     given = list[int]()
 
     def spy(whole: Mapping[str, Snapshot], wanted: Sequence[Wanted]) -> dict[str, pa.Table]:
@@ -376,30 +408,76 @@ def test_keys_that_are_computed_cut_a_views_inputs(
         given.append(found["silver.members"].num_rows)
         return found
 
-    monkeypatch.setattr("deltaworks.engine.writers.view.needed", spy)
-    project = with_views(tmp_path / "project")
-    project.write("tables/gold/rooms/table.py", ROOMS_TABLE)
-    project.write("tables/gold/rooms/transform.py", ROOMS_TRANSFORM)
-    project.write("expectations/gold/rooms.yml", "waived: made by a test\n")
-    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data", direct_plans=True)
-    owner = Owner(spark, settings, "tiny", only=("silver.members", "gold.rooms"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Plans, "begin", lambda _plans, task, _spark: task())
+        patched.setattr("deltaworks.engine.writers.view.WHOLE_BYTES_MAX", 0)
+        patched.setattr("deltaworks.engine.writers.view.needed", spy)
+        yield given
+    assert owner.verdicts() == {"ok"}
+
+
+def test_keys_that_are_computed_cut_a_views_inputs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the engine: what decides the keys is found out, computed of each row, and just their rows are given.
+
+    Also where it cannot be computed of a row that the transform leaves out.
+    """
+    owner = of_members(spark, tmp_path, "rooms", ROOMS_TABLE, ROOMS_TRANSFORM)
     log, rooms = Log(), {number: f"R{number % 4}" for number in range(12)}
     log.send(change(number, (room, 1), number + 1) for number, room in rooms.items())
     owner.take(log.batch())
     moves = [(0, "R1"), (1, "R2"), (2, None), (5, "None"), (3, "R0"), (5, "R1"), (4, "R3")]
-    for sequence, (number, room) in enumerate(moves):
-        given.clear()
-        touched = {rooms.pop(number), room}
-        log.send([change(number, None if room is None else (room, 1), sequence + 100)])
-        if room is not None:
-            rooms[number] = room
-        owner.take(log.batch())
+    with given_to(monkeypatch, owner) as given:
+        for sequence, (number, room) in enumerate(moves, start=100):
+            given.clear()
+            touched = {rooms.pop(number), room}
+            if room is not None:
+                rooms[number] = room
+            log.send([change(number, None if room is None else (room, 1), sequence)])
+            owner.take(log.batch())
 
-        many = Counter(int(one[1:]) for one in rooms.values() if one != "None")
-        assert given == [sum(one in touched for one in rooms.values() if one != "None")]
-        assert {(row["room"], row["members"]) for row in owner.rows("gold.rooms")} == set(many.items())
+            many = Counter(int(one[1:]) for one in rooms.values() if one != "None")
+            assert given == [sum(one in touched for one in rooms.values() if one != "None")]
+            assert {(row["room"], row["members"]) for row in owner.rows("gold.rooms")} == set(many.items())
 
-    assert owner.verdicts() == {"ok"}
+
+def test_windows_over_what_is_computed_cut_a_views_inputs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They overlap, so each row has several; a text that is no time raises, and the transform leaves it out."""
+    owner = of_members(spark, tmp_path, "arrivals", ARRIVALS_TABLE, ARRIVALS_TRANSFORM)
+    log, hour, day = Log(), timedelta(hours=1), datetime(2026, 1, 1, tzinfo=UTC)
+    times = dict[int, datetime | None]()
+
+    def come(number: int, at: datetime | None, sequence: int) -> Record:
+        times[number] = at
+        return change(number, ("None" if at is None else f"T{at:%F %T}", 1), sequence)
+
+    log.send(come(number, day + 50 * number * timedelta(minutes=1), number + 1) for number in range(24))
+    owner.take(log.batch())
+    with given_to(monkeypatch, owner) as given:
+        for sequence, (number, at) in enumerate([(0, day + 9 * hour), (5, None), (7, day), (5, day), (0, None)]):
+            given.clear()
+            log.send([come(number, at, sequence + 100)])
+            owner.take(log.batch())
+
+            came = [one for one in times.values() if one is not None]
+            hours = [(one, day + (one - day) // hour * hour - earlier * hour) for one in came for earlier in (0, 1)]
+            many = Counter(begin for one, begin in hours if one < begin + 1.5 * hour)
+            assert 0 < max(given) < len(came) / 2
+            found = {(row["began"].replace(tzinfo=UTC), row["members"]) for row in owner.rows("gold.arrivals")}
+            assert found == set(many.items())
+
+
+def of_members(spark: SparkSession, folder: Path, name: str, table: str, transform: str) -> Owner:
+    """An owner of the members that a database reports, and of a view of them, which is declared so."""
+    project = with_views(folder / "project")
+    project.write(f"tables/gold/{name}/table.py", table)
+    project.write(f"tables/gold/{name}/transform.py", transform)
+    project.write(f"expectations/gold/{name}.yml", "waived: made by a test\n")
+    settings = Settings.load(project.folder, environment={}, data=folder / "data", direct_plans=True)
+    return Owner(spark, settings, "tiny", only=("silver.members", f"gold.{name}"))
 
 
 def of_notes(spark: SparkSession, folder: Path, name: str, table: str, transform: str, *, direct: bool) -> Owner:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,12 +15,16 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
 
 from deltaworks.engine import snapshot
 from deltaworks.engine.feed import SNAPSHOTS_TIMES, let_go
+from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.snapshot import AGAIN_SECONDS, CHUNKS_MAX, REMOVED, Condition, LostError, Snapshot, UnknownError
-from deltaworks.engine.writers.writer import Input
+from deltaworks.engine.writers.writer import Input, Writer
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop
 from tests.chance import seeded
 from tests.differential import contents
 
@@ -348,3 +353,35 @@ class _Table:
 
     def bytes(self) -> int:
         return self.size
+
+
+class _Reading:
+    """A table's writer that reads one input whole, and notes how much is in memory then."""
+
+    def __init__(self, source: Input, flow: Flow, seen: list[int]) -> None:
+        self.declared, self._source, self._flow, self._seen = flow.catalog[source.table.name], source, flow, seen
+
+    def behind(self) -> bool:
+        """It is asked once."""
+        return False
+
+    def take(self, *_: object) -> None:
+        """Read it."""
+        self._source.snapshot = _snapshot([(at, None, None, None, None, None, None) for at in range(100)])
+        kept = [one.snapshot for one in self._flow.inputs.values()]
+        self._seen.append(sum(one.nbytes for one in kept if one is not None))
+
+
+def test_inputs_of_a_turn_are_never_much_more_than_may_be_kept(tmp_path: Path) -> None:
+    """At a start each view reads its inputs in the first turn: after each table the bound holds."""
+    owner = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop")
+    one = _snapshot([(at, None, None, None, None, None, None) for at in range(100)]).nbytes
+    flow, seen, spark = owner.flow, list[int](), cast("SparkSession", None)
+    flow.settings = flow.settings.changed(arrow_bytes_max=one)
+    flow.writers = [cast("Writer", _Reading(source, flow, seen)) for source in 3 * list(flow.inputs.values())]
+    assert len(flow.inputs) > SNAPSHOTS_TIMES + 1
+
+    flow.turn(spark)
+
+    assert len(seen) == len(flow.writers)
+    assert max(seen) == (SNAPSHOTS_TIMES + 1) * one

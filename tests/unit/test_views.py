@@ -117,3 +117,24 @@ def test_an_input_of_which_much_went_is_read_again(tmp_path: Path, monkeypatch: 
         kept.append(found)
 
     assert [kept.index(one) for one in kept] == [0, 0, 2, 2]
+
+
+def test_an_input_that_could_not_be_read_again_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are more than what is read into memory at once, though its rows are there: else its views lost them."""
+    monkeypatch.setattr(feed, "GONE_MAX", 1)
+    entry = Entry(kind="create", app="a", epoch=1)
+    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
+    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    spark: Any = Hand()
+    for value in (1, 2):
+        made = pa.Table.from_pylist([{"key": key, "value": value} for key in range(5)], schema=SCHEMA)
+        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        if source.snapshot is None:
+            snapshot(spark, source, 2**20)
+    kept = source.snapshot
+
+    found = snapshot(spark, source, 15 * table.bytes())
+
+    assert found is not None
+    assert found is kept
+    assert found.rows().sort_by("key").equals(table.read().sort_by("key"))
