@@ -71,6 +71,7 @@ class Orders:
         assert self.in_hand is not None
         assert self._steps is not None
         number, epoch = self.in_hand.id, self.flow.epoch
+        current = [table for table in self.flow.tables() if table.left_behind() is None]  # one set aside may be older
         try:
             self._report(next(self._steps))
         except StopIteration as done:
@@ -81,8 +82,7 @@ class Orders:
         except (LeaseLostError, CommitLostError, ForeignCommitError):
             raise
         except Exception as error:
-            # what fails after its commit leaves a handle that lags behind; that of a table set aside is opened anew
-            for table in (*self.flow.at_work(), self.flow.book.table):
+            for table in current:  # what fails after its commit leaves a handle that lags behind
                 if (lost := table.left_behind()) is not None:
                     raise lost from error
             finding = first_line(error)

@@ -69,9 +69,9 @@ class Committer:
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
         expected, asked, done, there = table.version + 1, how, None, None
-        # also of rows that change nothing those who read the table are to move on; expired ones they count too
+        # also of rows that change nothing those who read the table are to move on; expired events they count too
         nothing = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
-        idle = nothing and not entry.counts.expired
+        idle = nothing and not (entry.counts.expired and entry.position.batches)
         if isinstance(rows, pa.Table):
             rows = sound(rows, table.schema, subset=how is not None)
         else:

@@ -64,7 +64,7 @@ def changes(spark: SparkSession, source: Input, after: int, bytes_max: int, *, r
         feed_rows = pa.Table.from_batches(bounded(opened, bytes_max), schema=opened.schema)
     except (DeltaError, OSError, pa.ArrowException) as error:
         gone = _gone(table, after)
-        if gone is None and not isinstance(error, DeltaError):  # as where there is too little memory
+        if gone is None and isinstance(error, OSError | MemoryError):  # it is the machine's
             raise
         _tell_gone(table, after, gone or first_line(error))
         return None

@@ -772,12 +772,12 @@ class Flow:
     def tend(self) -> None:
         """Give logs their checkpoints, and have very many small files put together in one table that is at work."""
         committer = self._committer(None)
-        self.small_files.put_together(self.at_work(), committer)
+        self.small_files.put_together(self._at_work(), committer)
         self.files_of_book.put_together([self.book.table], committer)
         for table in self.tables():
             table.tend()
 
-    def at_work(self) -> Iterator[OwnedTable]:
+    def _at_work(self) -> Iterator[OwnedTable]:
         """The tables that are not set aside, with those beside them."""
         for name, source in self.inputs.items():
             if name not in self.detached:

@@ -110,11 +110,13 @@ def test_a_copy_far_behind_a_damaged_past_is_told_of(tmp_path: Path, monkeypatch
         assert segments(path)
         for one in segments(path):
             one.file.write_bytes(b"not a segment")
-        wait_until(lambda: outlets.progress()[0]["error"] is not None, what="the error")
+        newest = owner.flow.inputs[NAME].table.version
+        wait_until(lambda: outlets.progress()[0]["newest"] == newest, what="a look at what has come")
         told = outlets.progress()[0]
         outlets.close()
 
-    assert 0 <= told["version"] < segments(path)[-1].last < told["newest"]
+    assert 0 <= told["version"] < segments(path)[-1].last < newest
+    assert told["error"] is not None
     assert told["behind_since"] is None
 
 

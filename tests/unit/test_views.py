@@ -69,11 +69,11 @@ def test_views_of_a_turn_share_small_inputs(tmp_path: Path) -> None:
     assert alone.shown is large.shown is None
 
 
-@pytest.mark.parametrize("bytes_max", [2**20, 1])
+@pytest.mark.parametrize(("bytes_max", "torn"), [(2**20, False), (2**20, True), (1, False)])
 def test_changes_whose_files_are_gone_are_not_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, bytes_max: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, bytes_max: int, torn: bool
 ) -> None:
-    """A vacuum may take the file that says what changed, and leave the one that has the new rows.
+    """A vacuum may take the file that says what changed, and leave the one that has the new rows; or it is torn.
 
     Who asks reads the whole input instead. By Spark too, which would find out when it reads.
     """
@@ -90,7 +90,10 @@ def test_changes_whose_files_are_gone_are_not_there(
     told = list((table.path / "_change_data").rglob("*.parquet"))
     assert told
     for file in told:
-        file.unlink()
+        if torn:
+            file.write_bytes(file.read_bytes()[:40])
+        else:
+            file.unlink()
 
     assert changes(spark, Input(table=table), 1, bytes_max, reader="gold.view") is None
     assert "changes of silver.things beyond version 1 cannot be read" in caplog.text
@@ -138,3 +141,20 @@ def test_an_input_that_could_not_be_read_again_is_followed(tmp_path: Path, monke
     assert found is not None
     assert found is kept
     assert found.rows().sort_by("key").equals(table.read().sort_by("key"))
+
+
+def test_too_little_memory_is_not_a_change_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read all of the input would need more of it: the error is told as what it is."""
+    entry = Entry(kind="create", app="a", epoch=1)
+    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
+    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    made = pa.Table.from_pylist([{"key": 1, "value": 1}], schema=SCHEMA)
+    committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+    spark: Any = Hand()
+
+    def fail(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(feed, "bounded", fail)
+    with pytest.raises(MemoryError, match="malloc"):
+        changes(spark, Input(table=table), 0, 2**20, reader="gold.view")
