@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from deltaworks.analyst import connect
+from deltaworks.cli.show import out
 from deltaworks.engine.collect import as_arrow
 from deltaworks.engine.commit import sound
 from deltaworks.engine.lake import OwnedTable
@@ -171,8 +172,8 @@ def main(arguments: Sequence[str]) -> int:
         for seed in range(asked.first, asked.first + asked.seeds):
             found = differences(spark, Path(folder) / str(seed), seed)
             wrong += [seed] if found else []
-            print("\n".join(found) or "alike", flush=True)  # noqa: T201  # its report
-    print(f"seeds that differ: {wrong or 'none'}")  # noqa: T201  # the same
+            out.print("\n".join(found) or "alike", markup=False, soft_wrap=True)
+    out.print(f"seeds that differ: {wrong or 'none'}", markup=False)
     return 1 if wrong else 0
 
 

@@ -178,20 +178,20 @@ def _compact(table: OwnedTable, flow: Flow, command: Command) -> Steps:
 
 def _vacuum(table: OwnedTable, flow: Flow, command: Command) -> Steps:
     asked, committer = command.arguments.get("hours"), _committer(flow)
-    hours = maintenance.VACUUM_HOURS if asked is None else int(asked)
+    hours_asked = maintenance.VACUUM_HOURS if asked is None else int(asked)
 
-    def vacuum(one: OwnedTable, readers: Mapping[str, int], hours: int = hours) -> dict[str, Any]:
+    def vacuum(one: OwnedTable, readers: Mapping[str, int], *, hours: int) -> dict[str, Any]:
         read_since = staged_since(flow.settings.data / STAGED)
         return maintenance.vacuum(
             one, readers=readers, hours=hours, command=command.id, committer=committer, read_since=read_since
         )
 
-    found = vacuum(table, flow.readers(table.name))
+    found = vacuum(table, flow.readers(table.name), hours=hours_asked)
     for side in list(flow.sides.get(table.name, {}).values()):  # a micro-batch between two steps may make another
         yield {"files": found["files"]}
-        found["files"] += vacuum(side, {})["files"]
+        found["files"] += vacuum(side, {}, hours=hours_asked)["files"]
     yield {"files": found["files"]}
-    vacuum(flow.book.table, {}, maintenance.VACUUM_HOURS)  # nobody gives orders for it
+    vacuum(flow.book.table, {}, hours=maintenance.VACUUM_HOURS)  # nobody gives orders for it
     return found
 
 

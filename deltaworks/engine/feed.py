@@ -16,7 +16,7 @@ from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.log import actions_of, log_has
 from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
-from deltaworks.engine.snapshot import LostError, Snapshot, gone_in
+from deltaworks.engine.snapshot import LostError, Snapshot, removed_in
 from deltaworks.engine.writers.computing import declared_columns
 from deltaworks.engine.writers.writer import Feed, Input, Shown, frame
 from deltaworks.errors import LakeError
@@ -26,7 +26,7 @@ CHANGE = "_change_type"
 SHARED = 16
 """An input of several views, or what changed in it, is kept for the turn where it is at most this part of what may be
 in memory: so may be others at the same time."""
-GONE_MAX = 20_000
+REMOVED_MAX = 20_000
 """Rows that go are looked for one by one: where more do, an input is read again that can be."""
 SNAPSHOT_PART = 2
 """An input is kept from turn to turn where it is at most this part of what may be in memory."""
@@ -127,7 +127,7 @@ def _followed(spark: SparkSession, source: Input, kept: Snapshot, bytes_max: int
     if not isinstance(found, pa.Table):
         return None
     again = source.table.bytes() <= bytes_max // SNAPSHOT_PART // PACKED
-    if again and (pc.sum(gone_in(found)).as_py() or 0) > GONE_MAX:
+    if again and (pc.sum(removed_in(found)).as_py() or 0) > REMOVED_MAX:
         return None
     try:
         kept.follow(found, version=source.table.version)

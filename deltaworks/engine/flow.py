@@ -385,12 +385,11 @@ class Flow:
         """
         committer = self._committer(spark)
         order = sorted(range(len(self.writers)), key=lambda at: self.writers[at].declared.name in last)
-        kept = self._snapshots()
         for at in order:
+            kept = self._snapshots()
             self._take(at, spark, committer)
             if self._snapshots() > kept:  # as after a start, when each view reads its inputs
                 let_go(self.inputs.values(), self.settings.arrow_bytes_max)
-            kept = self._snapshots()
         self._forget_fresh()
         return self.behind()
 

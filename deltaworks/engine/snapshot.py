@@ -118,7 +118,7 @@ class Snapshot:
 
         Raises LostError where that does not fit what is there; then it is of no version any more.
         """
-        gone = gone_in(changes)
+        gone = removed_in(changes)
         # first what came: a row that changes twice comes and goes in one feed
         come = changes.filter(pc.invert(gone)).select(self.schema.names).combine_chunks()
         before = len(self._chunks)
@@ -219,7 +219,7 @@ class Snapshot:
         return pa.Table.from_batches(batches, self.schema)
 
 
-def gone_in(changes: pa.Table) -> pa.ChunkedArray:
+def removed_in(changes: pa.Table) -> pa.ChunkedArray:
     """Which of these changes are of rows that were there and are not any more."""
     return pc.is_in(changes["_change_type"], value_set=pa.array(REMOVED))
 

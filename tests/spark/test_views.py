@@ -473,21 +473,23 @@ def test_windows_over_what_is_computed_cut_a_views_inputs(
 def of_members(spark: SparkSession, folder: Path, name: str, table: str, transform: str) -> Owner:
     """An owner of the members that a database reports, and of a view of them, which is declared so."""
     project = with_views(folder / "project")
-    project.write(f"tables/gold/{name}/table.py", table)
-    project.write(f"tables/gold/{name}/transform.py", transform)
-    project.write(f"expectations/gold/{name}.yml", "waived: made by a test\n")
-    settings = Settings.load(project.folder, environment={}, data=folder / "data", direct_plans=True)
-    return Owner(spark, settings, "tiny", only=("silver.members", f"gold.{name}"))
+    return _of_view(spark, project, "silver.members", name, table, transform, direct=True)
 
 
 def of_notes(spark: SparkSession, folder: Path, name: str, table: str, transform: str, *, direct: bool) -> Owner:
     """An owner of the notes and of a view of them, which is declared so."""
-    project = Project(folder / "project")
+    return _of_view(spark, Project(folder / "project"), "silver.notes", name, table, transform, direct=direct)
+
+
+def _of_view(
+    spark: SparkSession, project: Project, source: str, name: str, table: str, transform: str, *, direct: bool
+) -> Owner:
     project.write(f"tables/gold/{name}/table.py", table)
     project.write(f"tables/gold/{name}/transform.py", transform)
     project.write(f"expectations/gold/{name}.yml", "waived: made by a test\n")
-    settings = Settings.load(project.folder, environment={}, data=folder / "data", direct_plans=direct)
-    return Owner(spark, settings, "tiny", only=("silver.notes", f"gold.{name}"))
+    data = project.folder.parent / "data"
+    settings = Settings.load(project.folder, environment={}, data=data, direct_plans=direct)
+    return Owner(spark, settings, "tiny", only=(source, f"gold.{name}"))
 
 
 @pytest.mark.parametrize("direct", [True, False])

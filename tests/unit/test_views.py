@@ -1,5 +1,6 @@
 """How a view reads its inputs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,25 @@ UPSERT = (
 )
 
 
+def things(folder: Path) -> OwnedTable:
+    """A table without rows, whose commits tell what they changed."""
+    entry = Entry(kind="create", app="a", epoch=1)
+    return OwnedTable(name="silver.things", path=folder / "things", schema=SCHEMA, entry=entry, change_feed=True)
+
+
+def put(table: OwnedTable, values: Mapping[int, int]) -> None:
+    """Give keys these values in one commit."""
+    rows = pa.table({"key": [*values], "value": [*values.values()]}, schema=SCHEMA)
+    Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None).commit(
+        table, rows, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT)
+    )
+
+
 def test_small_inputs_are_not_read_by_spark(tmp_path: Path) -> None:
     """It would build the state of a table that delta-rs has just committed to anew, for seconds: delta-rs reads it."""
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
-    for rows in ([{"key": 1, "value": 1}], [{"key": 1, "value": 2}, {"key": 2, "value": 2}]):
-        made = pa.Table.from_pylist(rows, schema=SCHEMA)
-        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+    table = things(tmp_path)
+    put(table, {1: 1})
+    put(table, {1: 2, 2: 2})
     spark: Any = Hand()
 
     present: Any = shown(spark, Input(table=table), 2**20)
@@ -42,22 +54,16 @@ def test_small_inputs_are_not_read_by_spark(tmp_path: Path) -> None:
 
 def test_views_of_a_turn_share_small_inputs(tmp_path: Path) -> None:
     """Never one of another version or session, nor one that is large or that nobody else reads."""
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    table = things(tmp_path)
     spark: Any = Hand()
     other: Any = Hand()
 
-    def put(value: int) -> None:
-        made = pa.Table.from_pylist([{"key": key, "value": value} for key in range(1_000)], schema=SCHEMA)
-        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
-
-    put(1)
+    put(table, dict.fromkeys(range(1_000), 1))
     source, alone, large = (Input(table=table, shared=shared) for shared in (True, False, True))
     first: Any = shown(spark, source, 2**20)
     again: Any = shown(spark, source, 2**20)
     elsewhere: Any = shown(other, source, 2**20)
-    put(2)
+    put(table, dict.fromkeys(range(1_000), 2))
     newer: Any = shown(other, source, 2**20)
     shown(spark, alone, 2**20)
     shown(spark, large, 16 * first.rows.nbytes - 1)
@@ -77,14 +83,12 @@ def test_changes_whose_files_are_gone_are_not_there(
 
     Who asks reads the whole input instead. By Spark too, which would find out when it reads.
     """
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    table = things(tmp_path)
+    source = Input(table=table)
     spark: Any = Hand()
     kept = list[Snapshot | None]()
     for value in (1, 2):
-        made = pa.Table.from_pylist([{"key": 1, "value": value}, {"key": 2, "value": 7 * value}], schema=SCHEMA)
-        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        put(table, {1: value, 2: 7 * value})
         if not kept:
             kept.append(snapshot(spark, source, 2**20))
     told = list((table.path / "_change_data").rglob("*.parquet"))
@@ -105,15 +109,13 @@ def test_changes_whose_files_are_gone_are_not_there(
 
 def test_an_input_of_which_much_went_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that go are looked for one by one, which costs more than to read all from some number on."""
-    monkeypatch.setattr(feed, "GONE_MAX", 1)
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    monkeypatch.setattr(feed, "REMOVED_MAX", 1)
+    table = things(tmp_path)
+    source = Input(table=table)
     spark: Any = Hand()
     kept = list[Snapshot]()
     for keys in ([1, 2, 3], [1], [1, 2], []):
-        made = pa.Table.from_pylist([{"key": key, "value": len(kept)} for key in keys], schema=SCHEMA)
-        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        put(table, dict.fromkeys(keys, len(kept)))
         found = snapshot(spark, source, 2**20)
         assert found is not None
         assert found.rows().sort_by("key").equals(table.read().sort_by("key"))
@@ -124,14 +126,12 @@ def test_an_input_of_which_much_went_is_read_again(tmp_path: Path, monkeypatch: 
 
 def test_an_input_that_could_not_be_read_again_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files are more than what is read into memory at once, though its rows are there: else its views lost them."""
-    monkeypatch.setattr(feed, "GONE_MAX", 1)
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer, source = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None), Input(table=table)
+    monkeypatch.setattr(feed, "REMOVED_MAX", 1)
+    table = things(tmp_path)
+    source = Input(table=table)
     spark: Any = Hand()
     for value in (1, 2):
-        made = pa.Table.from_pylist([{"key": key, "value": value} for key in range(5)], schema=SCHEMA)
-        committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+        put(table, dict.fromkeys(range(5), value))
         if source.snapshot is None:
             snapshot(spark, source, 2**20)
     kept = source.snapshot
@@ -145,11 +145,8 @@ def test_an_input_that_could_not_be_read_again_is_followed(tmp_path: Path, monke
 
 def test_too_little_memory_is_not_a_change_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read all of the input would need more of it: the error is told as what it is."""
-    entry = Entry(kind="create", app="a", epoch=1)
-    table = OwnedTable(name="silver.things", path=tmp_path / "things", schema=SCHEMA, entry=entry, change_feed=True)
-    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
-    made = pa.Table.from_pylist([{"key": 1, "value": 1}], schema=SCHEMA)
-    committer.commit(table, made, table.entry.follow("batch"), how=Merge(keys=("key",), clauses=UPSERT))
+    table = things(tmp_path)
+    put(table, {1: 1})
     spark: Any = Hand()
 
     def fail(*_: object) -> None:
