@@ -9,7 +9,6 @@
 Tables are named layer.table. System columns (leading underscore) of gold tables are not shown.
 """
 
-import importlib.util
 import os
 import re
 import shutil
@@ -18,16 +17,15 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import RLock, Timer
-from typing import TYPE_CHECKING, Self
-
-import duckdb
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Self
 
 from deltaworks.errors import LakeError, QueryError
+from deltaworks.query.process import LOST, QueryProcess, RequestError, memory_bytes
 from deltaworks.settings import Settings
 from deltaworks.statements import literal, read_statement
 
@@ -38,20 +36,15 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30.0
 MEMORY = "1GB"
-_ROWS_PER_FETCH = 1000
 _LEDGER, _TURNS = "ops.ledger", "ops.turns"
 _OF_APPS = {_LEDGER: f"{_LEDGER}_", _TURNS: f"{_TURNS}_"}
 """Tables of which each app has its own part, and how the parts' names begin."""
-_LIMITS = {  # fixed before DuckDB is locked
-    "autoinstall_known_extensions": "false",  # nothing is fetched from the net
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    # Checking the signature of the extension hashes 80 MB at each start (0.3 to 0.9 s). The file comes from the
-    # hash-pinned package, like DuckDB itself, and no other can be loaded: LOAD is refused.
-    "allow_unsigned_extensions": "true",
-    "python_enable_replacements": "false",  # else an unknown table could be a variable of the caller
-    "temp_directory": "",  # nothing is written, not even when memory is short
-}
+_OF_A_TABLE = {"IOException", "BinderException"}
+"""What DuckDB raises where a table cannot be read."""
+_OF_A_FILE = {"Error", "IOException", "InvalidInputException"}
+"""What DuckDB raises, among other things, where a data file is damaged or gone."""
+_FATAL = {"FatalException", "InternalException"}
+"""After these it answers no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +81,21 @@ def connect(lake: Path, *, memory: str = MEMORY) -> "Analyst":
 
 
 class Analyst:
-    """Answers SQL over one lake. Usable from several threads, one query at a time."""
+    """Answers SQL over one lake. Usable from several threads, one query at a time.
+
+    Queries run in a process of their own that cannot write; it is started by the first one, and anew when it ended.
+    """
 
     def __init__(self, lake: Path, *, memory: str = MEMORY) -> None:
-        """Start DuckDB, load the Delta extension and close every door but the lake's and one for old versions."""
+        """Look at the amount of memory; nothing runs before the first question."""
         self.lake = lake.resolve()
         self._lock = RLock()
+        self._memory = memory
+        self._bytes_max = memory_bytes(memory)
         self._attached: dict[str, tuple[object, ...] | None] = {}
-        # for tables as they were before their logs begin; named before DuckDB is locked
-        self._past = Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}"
-        self._connection = _locked_connection(self.lake, self._past, memory=memory)
-        # DuckDB's threads must end before the interpreter does: otherwise it aborts, now and then
-        self._end = weakref.finalize(self, _close, self._connection, self._past)
+        # for tables as they were before their logs begin; named before the process gives up all other folders
+        self._open = _Open(Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}")
+        self._end = weakref.finalize(self, self._open.close)
 
     def __enter__(self) -> Self:
         """Use the lake in a with statement."""
@@ -130,32 +126,38 @@ class Analyst:
         With as_of (UTC if it has no zone) each table is asked as it had been committed by then.
         """
         began = time.monotonic()
-        with self.stream(sql, as_of=as_of, timeout_seconds=timeout_seconds) as (columns, batches):
-            rows: list[tuple[object, ...]] = []
-            for batch in batches:
-                rows += batch
-                if rows_max is not None and len(rows) > rows_max:
+        rows: list[tuple[object, ...]] = []
+        with self._asked(sql, as_of, timeout_seconds) as (question, columns):
+            while rows_max is None or len(rows) <= rows_max:
+                part = question.rows()
+                if not part:
                     break
+                rows += part
+                self._bound(question.bytes)
         more = rows_max is not None and len(rows) > rows_max
         return Answer(columns=columns, rows=rows[:rows_max], more=more, seconds=time.monotonic() - began)
 
     def arrow(self, sql: str, *, as_of: datetime | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> "pa.Table":
         """Answer one reading statement as an Arrow table (`.to_pandas()` for pandas); raises QueryError."""
-        clock = _Clock(self._connection, timeout_seconds)
-        with self._lock, _own_errors(timeout_seconds):
-            self._run(sql, clock, as_of)
-            with clock.running():
-                return self._connection.to_arrow_table()
+        import pyarrow as pa
+
+        with self._asked(sql, as_of, timeout_seconds) as (question, _):
+            parts = [question.batch()]
+            while part := question.batch():
+                parts.append(part)
+                self._bound(question.bytes)
+        tables = [pa.ipc.open_stream(part).read_all() for part in parts]
+        for table in tables:
+            table.validate(full=True)  # the process that made it is not trusted
+        return pa.concat_tables(tables)
 
     @contextmanager
     def stream(
         self, sql: str, *, as_of: datetime | None = None, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> Iterator[tuple[tuple[ResultColumn, ...], Iterator[list[tuple[object, ...]]]]]:
         """Columns and batches of rows, for answers larger than memory; the time limit counts DuckDB's time only."""
-        clock = _Clock(self._connection, timeout_seconds)
-        with self._lock, _own_errors(timeout_seconds):
-            self._run(sql, clock, as_of)
-            yield _columns(self._connection), self._batches(clock)
+        with self._asked(sql, as_of, timeout_seconds) as (question, columns):
+            yield columns, iter(question.rows, [])
 
     def wait(
         self, table: str, *, topic: str, partition: int, offset: int, timeout_seconds: float = TIMEOUT_SECONDS
@@ -170,24 +172,89 @@ class Analyst:
             self.lake, table=table, topic=topic, partition=partition, offset=offset, timeout_seconds=timeout_seconds
         )
 
-    def _batches(self, clock: "_Clock") -> Iterator[list[tuple[object, ...]]]:
-        while True:
-            with clock.running():
-                rows = self._connection.fetchmany(_ROWS_PER_FETCH)
-            if not rows:
-                return
-            yield rows
-
-    def _run(self, sql: str, clock: "_Clock", as_of: datetime | None) -> None:
-        folders = self._folders()
-        if not folders:
-            raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
-        with clock.running():
-            statement = read_statement(sql, connection=self._connection, known=tuple(sorted(folders)))
+    @contextmanager
+    def _asked(
+        self, sql: str, as_of: datetime | None, seconds: float
+    ) -> Iterator[tuple["_Question", tuple[ResultColumn, ...]]]:
+        """A statement that runs, and the columns of its answer; errors are in our words, here and where it is used."""
+        with self._lock, self._own_errors(seconds):
+            folders = self._folders()
+            if not folders:
+                raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
+            known = tuple(sorted(folders))
+            question = _Question(self._process(), seconds)
+            try:
+                statement = read_statement(sql, parse=question.all, known=known)
+            except RequestError as error:
+                if error.kind not in {LOST, *_FATAL}:
+                    raise
+                question = _Question(self._process(), seconds)  # the last one ended, or became useless
+                statement = read_statement(sql, parse=question.all, known=known)
             moment = None if as_of is None else _moment(as_of, statement.tables)
             for name in statement.tables:
-                self._refresh(name, folders[name], moment)
-            self._connection.execute(statement.sql)
+                self._refresh(question, name, folders[name], moment)
+            try:
+                yield question, _columns(question.run(statement.sql))
+            except RequestError as error:
+                if error.kind in _OF_A_FILE:
+                    self._find_broken_file(question, self._read(statement.tables), error)
+                raise
+
+    def _process(self) -> QueryProcess:
+        """The process that answers: started where there is none, and where another folder has the lake's name now."""
+        if self._open.closed:
+            raise QueryError(str(self.lake), "this lake was closed", "Open it again")
+        found = self.lake.stat()
+        lake, process = (found.st_dev, found.st_ino), self._open.process
+        if process is None or process.ended or process.grown or self._open.lake != lake:
+            self._open.end()
+            self._attached.clear()
+            with suppress(OSError):  # without it all but tables of long ago can be asked
+                self._open.past.mkdir(mode=0o700, exist_ok=True)
+            process = QueryProcess((self.lake, self._open.past), memory=self._memory)
+            self._open.process, self._open.lake = process, lake
+        return process
+
+    def _read(self, tables: tuple[str, ...]) -> list[Path]:
+        """The folders behind these names: of each app's part, where a name stands for several."""
+        folders = self._folders()
+        parts = {name: _OF_APPS[name] for name in tables if folders[name] == self.lake}
+        return [
+            folder
+            for name, folder in folders.items()
+            if folder != self.lake and (name in tables or name.startswith(tuple(parts.values())))
+        ]
+
+    def _find_broken_file(self, question: "_Question", folders: list[Path], said: RequestError) -> None:
+        """Raise QueryError for the first data file of these tables that cannot be read: DuckDB often names none."""
+        for folder in folders:
+            listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))})"  # noqa: S608  # quoted
+            for (file,) in question.all(listed):
+                try:
+                    question.all(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({literal(file)})")  # noqa: S608  # quoted
+                except RequestError as error:
+                    if error.kind not in _OF_A_FILE:
+                        raise said from None  # its time is up, or its memory: what was said first is left to say
+                    name = f"{folder.parent.name}.{folder.name}"
+                    finding = f"its file {Path(file).name} is missing or damaged"
+                    again = "" if folder.parent.name == "bronze" else f', or run "deltaworks rebuild {name}"'
+                    step = f"Bring it back from a copy{again}"
+                    raise QueryError(name, finding, step) from None
+
+    def _bound(self, size: int) -> None:
+        if size > self._bytes_max:
+            step = "Narrow it, stream it, or allow more with --memory (connect(memory=) in Python)"
+            raise QueryError("query", f"its answer is larger than {self._memory}", step)
+
+    @contextmanager
+    def _own_errors(self, timeout_seconds: float) -> Iterator[None]:
+        """Turn DuckDB's errors into one line each; after one that it does not survive the next question starts anew."""
+        try:
+            yield
+        except RequestError as error:
+            if error.kind in _FATAL:
+                self._open.end()
+            raise _in_our_words(error, timeout_seconds) from None
 
     def _folders(self) -> dict[str, Path]:
         """Folder of each table by its name in lower case, as DuckDB compares names."""
@@ -198,34 +265,34 @@ class Analyst:
                 found.setdefault(whole, self.lake)
         return found
 
-    def _refresh(self, name: str, folder: Path, moment: datetime | None) -> None:
+    def _refresh(self, question: "_Question", name: str, folder: Path, moment: datetime | None) -> None:
         """Let DuckDB see the newest commit, or the newest of a moment.
 
         The newest snapshot is kept until there is a newer one, as a long log costs.
         """
         if name in _OF_APPS and folder == self.lake:
-            every = self._parts(_OF_APPS[name])
+            every = self._parts(question, _OF_APPS[name])
             if name == _LEDGER:
-                self._refresh_ledger(every, moment)
+                self._refresh_ledger(question, every, moment)
             else:
-                self._refresh_turns(every, moment)
+                self._refresh_turns(question, every, moment)
             return
         if moment is not None:
-            self._refresh_past(name, folder, moment)
+            self._refresh_past(question, name, folder, moment)
             return
         stamp = _newest_commit(folder)
         if stamp is None or self._attached.get(name) != stamp:
-            self._attach(name, folder)
+            self._attach(question, name, folder)
             self._attached[name] = stamp
 
-    def _refresh_past(self, name: str, folder: Path, moment: datetime) -> None:
+    def _refresh_past(self, question: "_Question", name: str, folder: Path, moment: datetime) -> None:
         """Let DuckDB see a table as it was; once more where its owner has shortened its log meanwhile."""
         from deltaworks.engine.log import opens_from, whole_from
 
         while True:
             begin = first, _ = whole_from(folder), opens_from(folder)
             try:
-                self._attach(name, *self._as_of(name, folder, moment, first))
+                self._attach(question, name, *self._as_of(question, name, folder, moment, first))
             except QueryError:
                 if (whole_from(folder), opens_from(folder)) == begin:
                     raise
@@ -233,11 +300,11 @@ class Analyst:
                 if whole_from(folder) == first:
                     return
 
-    def _attach(self, name: str, folder: Path, at: int | None = None) -> None:
+    def _attach(self, question: "_Question", name: str, folder: Path, at: int | None = None) -> None:
         """Make the view of a table that lies in this folder, at its newest version or another."""
         version = "" if at is None else f", VERSION {at}"
         layer, _, table = name.partition(".")
-        run = self._connection.execute
+        run = question.run
         self._attached.pop(name, None)
         run(f"DETACH DATABASE IF EXISTS {_quoted(name)}")
         try:
@@ -249,10 +316,12 @@ class Analyst:
             run(f"CREATE SCHEMA IF NOT EXISTS {_quoted(layer)}")
             view = f"{_quoted(layer)}.{_quoted(table)}"
             run(f"CREATE OR REPLACE VIEW {view} AS SELECT {shown} FROM {_quoted(name)}")  # noqa: S608  # names, quoted
-        except (duckdb.IOException, duckdb.BinderException) as error:
+        except RequestError as error:
+            if error.kind not in _OF_A_TABLE:
+                raise
             raise _unreadable(name, _first_line(error)) from None
 
-    def _as_of(self, name: str, folder: Path, moment: datetime, begin: int) -> tuple[Path, int]:
+    def _as_of(self, question: "_Question", name: str, folder: Path, moment: datetime, begin: int) -> tuple[Path, int]:
         """The newest version that was committed by then, if all of its files are there, and where it can be opened.
 
         That is the table's own folder or, before the version at which its log begins, one laid out from its past.
@@ -265,39 +334,43 @@ class Analyst:
             if version is not None:
                 where, there = folder, True
                 if version < begin:
-                    where = self._past / name
+                    where = self._open.past / name
                     shutil.rmtree(where, ignore_errors=True)
-                    self._past.mkdir(mode=0o700, exist_ok=True)
+                    self._open.past.mkdir(mode=0o700, exist_ok=True)
                     there = lay_out(folder, version, where) is not None  # else its owner has cut it off meanwhile
-                if there and self._has_its_files(where, version):
+                if there and self._has_its_files(question, where, version):
                     return where, version
             first = readable_from(folder)
             since = _told(committed_at(folder, first))
-        except (LakeError, OSError, ValueError, duckdb.IOException) as error:
+        except RequestError as error:
+            if error.kind not in _OF_A_TABLE:
+                raise
+            raise _unreadable(name, _first_line(error)) from None
+        except (LakeError, OSError, ValueError) as error:
             raise _unreadable(name, _first_line(error)) from None
         if version is not None and version >= first:
             raise _unreadable(name, "a file of its newest version is missing")
         gone = "what it was then is not kept any more" if first else "it was made later"
         raise QueryError(name, f"cannot be asked as of {_told(moment)}: {gone}", f"Ask as of {since} or later")
 
-    def _has_its_files(self, folder: Path, version: int) -> bool:
+    def _has_its_files(self, question: "_Question", folder: Path, version: int) -> bool:
         """DuckDB would find out too, but in the middle of an answer."""
         listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}, version={version})"  # noqa: S608  # quoted
-        return all(Path(file).exists() for (file,) in self._connection.execute(listed).fetchall())
+        return all(Path(file).exists() for (file,) in question.all(listed))
 
-    def _parts(self, begin: str) -> str:
+    def _parts(self, question: "_Question", begin: str) -> str:
         """SQL for the newest rows of the tables whose names begin so, as of one."""
         parts = {name: folder for name, folder in self._folders().items() if name.startswith(begin)}
         for name, folder in parts.items():
-            self._refresh(name, folder, None)
+            self._refresh(question, name, folder, None)
         return " UNION ALL BY NAME ".join(f"SELECT * FROM {_quoted(name)}" for name in parts)  # noqa: S608  # names, quoted
 
-    def _refresh_turns(self, every: str, moment: datetime | None) -> None:
+    def _refresh_turns(self, question: "_Question", every: str, moment: datetime | None) -> None:
         """Show where the turns of all apps went; as of a moment what was told before it."""
         which = "true" if moment is None else f"told_at <= TIMESTAMPTZ {literal(moment.isoformat())}"
-        self._connection.execute(f"CREATE OR REPLACE VIEW ops.turns AS SELECT * FROM ({every}) WHERE {which}")  # noqa: S608  # our own names
+        question.run(f"CREATE OR REPLACE VIEW ops.turns AS SELECT * FROM ({every}) WHERE {which}")  # noqa: S608  # our own names
 
-    def _refresh_ledger(self, every: str, moment: datetime | None) -> None:
+    def _refresh_ledger(self, question: "_Question", every: str, moment: datetime | None) -> None:
         """Show the copies of the entries, one table per app, as one; the counts in an entry as columns.
 
         Copies are made later than the commits: as of a moment are the commits of before it, whenever they were copied.
@@ -311,54 +384,70 @@ class Analyst:
         )
         columns = f"* EXCLUDE (entry), {counts}, entry"
         which = "true" if moment is None else f"committed_at <= TIMESTAMPTZ {literal(moment.isoformat())}"
-        self._connection.execute(
+        question.run(
             f"CREATE OR REPLACE VIEW ops.ledger AS SELECT {columns} FROM ({every}) WHERE {which}"  # noqa: S608  # our own names
         )
 
 
-class _Clock:
-    """Interrupts DuckDB when the time of a query is used up; time between fetches is the caller's own."""
+class _Question:
+    """What is asked of the process for one query, within the time of that query.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float) -> None:
-        self._connection, self._left = connection, seconds
+    The time between two parts of an answer is the caller's own.
+    """
+
+    def __init__(self, process: QueryProcess, seconds: float) -> None:
+        self._process, self._left = process, seconds
+        self.bytes = 0
+        """Of the answer so far."""
+
+    def run(self, sql: str) -> list[tuple[str, str]]:
+        with self._clock():
+            return self._process.run(sql, seconds=self._left)
+
+    def all(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._clock():
+            return self._process.all(sql, seconds=self._left)
+
+    def rows(self) -> list[tuple[object, ...]]:
+        with self._clock():
+            rows, size = self._process.rows(seconds=self._left)
+        self.bytes += size
+        return rows
+
+    def batch(self) -> bytes:
+        with self._clock():
+            batch = self._process.batch(seconds=self._left)
+        self.bytes += len(batch)
+        return batch
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        if self._left <= 0:
-            raise duckdb.InterruptException("time is up")
+    def _clock(self) -> Iterator[None]:
         began = time.monotonic()
-        timer = Timer(self._left, self._connection.interrupt)
-        timer.daemon = True
-        timer.start()
         try:
             yield
         finally:
-            timer.cancel()
             self._left -= time.monotonic() - began
 
 
-def _locked_connection(lake: Path, past: Path, *, memory: str) -> duckdb.DuckDBPyConnection:
-    if not re.fullmatch(r"[1-9][0-9]*(\.[0-9]+)?\s*[KMG]i?B", memory, re.IGNORECASE):
-        raise QueryError(f"memory {memory!r}", "not an amount of memory", "Give it like 512MB or 2GB")
-    found = importlib.util.find_spec("duckdb_extension_delta")
-    package = Path(found.origin).parent if found and found.origin else Path("/nonexistent")
-    extension = package / "extensions" / f"v{duckdb.__version__}" / "delta.duckdb_extension"
-    if not extension.is_file():
-        raise QueryError(
-            "duckdb", f"no Delta extension for version {duckdb.__version__} is installed", 'Run "make setup"'
-        )
-    connection = duckdb.connect(":memory:", config={**_LIMITS, "memory_limit": memory})
-    connection.execute(f"LOAD {literal(str(extension))}")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{literal(f'{lake}/')}, {literal(f'{past}/')}]")
-    connection.execute("SET enable_external_access = false")  # from here on only allowed_directories can be opened
-    connection.execute("SET lock_configuration = true")
-    return connection
+class _Open:
+    """The process that answers, while there is one, and the folder for tables of long ago."""
 
+    def __init__(self, past: Path) -> None:
+        self.past, self.closed = past, False
+        self.process: QueryProcess | None = None
+        self.lake: tuple[int, int] | None = None  # device and inode: a process sees the folder that was there then
 
-def _close(connection: duckdb.DuckDBPyConnection, past: Path) -> None:
-    connection.close()
-    shutil.rmtree(past, ignore_errors=True)
+    def end(self) -> None:
+        """End the process; another one can be started."""
+        if self.process is not None:
+            self.process.end()
+        self.process = None
+
+    def close(self) -> None:
+        """End all."""
+        self.closed = True
+        self.end()
+        shutil.rmtree(self.past, ignore_errors=True)
 
 
 def _moment(as_of: datetime, tables: tuple[str, ...]) -> datetime:
@@ -387,36 +476,30 @@ def _newest_commit(folder: Path) -> tuple[object, ...] | None:
     return newest.name, found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[ResultColumn, ...]:
+def _columns(described: list[tuple[str, str]]) -> tuple[ResultColumn, ...]:
     """The answer's columns; names that occur twice get a number, as a mapping could not hold both."""
     taken: set[str] = set()
     columns = []
-    for description in connection.description or ():
-        name, number = str(description[0]), 0
+    for given, kind in described:
+        name, number = given, 0
         while name in taken:
             number += 1
-            name = f"{description[0]}_{number}"
+            name = f"{given}_{number}"
         taken.add(name)
-        columns.append(ResultColumn(name=name, type=str(description[1])))
+        columns.append(ResultColumn(name=name, type=kind))
     return tuple(columns)
 
 
-@contextmanager
-def _own_errors(timeout_seconds: float) -> Iterator[None]:
-    """Turn DuckDB's errors into one line each."""
-    try:
-        yield
-    except duckdb.InterruptException:
+def _in_our_words(error: RequestError, timeout_seconds: float) -> QueryError:
+    """One line for what DuckDB said, or for its process that ended."""
+    if error.kind == "InterruptException":
         step = "Narrow it, or give it more time with --timeout (timeout_seconds= in Python)"
-        raise QueryError("query", f"stopped after {timeout_seconds:g} s", step) from None
-    except duckdb.OutOfMemoryException:
-        step = "Narrow it, or allow more with --memory (connect(memory=) in Python)"
-        raise QueryError("query", "needs more memory than it may use", step) from None
-    except duckdb.Error as error:
-        raise _in_one_line(error) from None
-
-
-def _in_one_line(error: duckdb.Error) -> QueryError:
+        return QueryError("query", f"stopped after {timeout_seconds:g} s", step)
+    step = "Narrow it, or allow more with --memory (connect(memory=) in Python)"
+    if error.kind in {"OutOfMemoryException", "MemoryError"}:
+        return QueryError("query", "needs more memory than it may use", step)
+    if error.kind == LOST:
+        return QueryError("query", "the process that runs it ended; most likely it needed more memory", step)
     said, _, place = str(error).partition("\n\nLINE ")
     finding, _, hint = said.partition("\n")
     finding = re.sub(r"^(\w+ )+Error: ", "", finding).rstrip("!.")

@@ -3,13 +3,13 @@
 The role that asks may read the copies and nothing else; any client of Postgres can do the same.
 """
 
+import sys
 import time
 
 import psycopg
 
 from deltaworks.analyst import TIMEOUT_SECONDS, Answer, ResultColumn
 from deltaworks.errors import QueryError
-from deltaworks.settings import Settings
 
 _NAMES = {
     "bool": "BOOLEAN",
@@ -25,23 +25,30 @@ _NAMES = {
 """Postgres's names of types as DuckDB says them; another type is shown under its own."""
 
 
-def ask(
-    settings: Settings, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_max: int | None = None
-) -> Answer:
-    """Answer one reading statement; raises QueryError. With rows_max, `more` tells that rows were left out."""
+BYTES_MAX = 1_000_000_000
+"""An answer is no larger, as Python holds it."""
+
+
+def ask(dsn: str, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_max: int | None = None) -> Answer:
+    """Answer one reading statement as the role of this address; raises QueryError.
+
+    With rows_max, `more` tells that rows were left out.
+    """
     began = time.monotonic()
     options = f"-c statement_timeout={int(timeout_seconds * 1000)} -c default_transaction_read_only=on -c timezone=UTC"
+    rows: list[tuple[object, ...]] = []
+    size = 0
     try:
-        with (
-            psycopg.connect(settings.serving_dsn("reader"), connect_timeout=5, options=options) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(sql.encode())
-            if cursor.description is None:
-                raise QueryError("query", "gives no rows", "Write a select")
-            types = connection.adapters.types
-            columns = [(one.name, types.get(one.type_code)) for one in cursor.description]
-            rows = cursor.fetchall() if rows_max is None else cursor.fetchmany(rows_max + 1)
+        with psycopg.connect(dsn, connect_timeout=5, options=options) as connection, connection.cursor() as cursor:
+            columns = _described(connection, sql)
+            # one by one: libpq would hold the whole answer else
+            for row in cursor.stream(sql.encode()):
+                rows.append(row)
+                size += sum(map(sys.getsizeof, row))
+                if rows_max is not None and len(rows) > rows_max:
+                    break
+                if size > BYTES_MAX:
+                    raise QueryError("query", f"its answer is larger than {BYTES_MAX:,} bytes", "Ask for less")
     except psycopg.errors.QueryCanceled:
         raise QueryError(
             "query", f"not answered after {timeout_seconds:g} s", "Ask for less, or give it --timeout"
@@ -50,13 +57,33 @@ def ask(
         raise QueryError("serving database", _line(error), 'Look at "deltaworks status"') from None
     except psycopg.Error as error:
         raise QueryError("query", _line(error), "Mend it; copies are listed in deltaworks.served") from None
-    named = [(name, None if kind is None else _NAMES.get(kind.name, kind.name.upper())) for name, kind in columns]
     return Answer(
-        columns=tuple(ResultColumn(name=name, type=kind or "VARCHAR") for name, kind in named),
-        rows=rows if rows_max is None else rows[:rows_max],
+        columns=columns,
+        rows=rows[:rows_max],
         more=rows_max is not None and len(rows) > rows_max,
         seconds=time.monotonic() - began,
     )
+
+
+def _described(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> tuple[ResultColumn, ...]:
+    """The columns of its answer, before it runs; what gives none, or is more than one statement, is refused.
+
+    The protocol in which statements are prepared takes one; in the simple one a second could end the transaction that
+    may only read.
+    """
+    told = connection.pgconn.prepare(b"", sql.encode())
+    if told.status == psycopg.pq.ExecStatus.COMMAND_OK:
+        told = connection.pgconn.describe_prepared(b"")
+    if told.status != psycopg.pq.ExecStatus.COMMAND_OK:
+        raise psycopg.errors.error_from_result(told)
+    if told.nfields == 0:
+        raise QueryError("query", "gives no rows", "Write a select")
+    columns = []
+    for number in range(told.nfields):
+        kind = connection.adapters.types.get(told.ftype(number))
+        name = (told.fname(number) or b"").decode()
+        columns.append(ResultColumn(name=name, type=_NAMES.get(kind.name, kind.name.upper()) if kind else "VARCHAR"))
+    return tuple(columns)
 
 
 def _line(error: psycopg.Error) -> str:

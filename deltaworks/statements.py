@@ -7,33 +7,16 @@ function that writes anywhere.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltaworks.errors import QueryError
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from deltaworks.query.functions import CALLED_IN_FROM, FUNCTIONS
 
 _ALLOWED = "SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES and EXPLAIN"
-# everything else in FROM reads files, settings, secrets or a query given as text
-_TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"})
-_FUNCTIONS_REFUSED = frozenset(
-    {
-        "write_blob",  # of the Delta extension: writes any file, whatever the settings say
-        "write_log",
-        "get_delta_test_expression",
-        "parse_delta_filter_logline",
-        "current_setting",  # tells paths of the machine
-        "getenv",
-        "getvariable",
-        "nextval",
-        "currval",
-        "json_deserialize_sql",
-    }
-)
+Rows = list[tuple[Any, ...]]
 _EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b(\s+analyze\b)?", re.IGNORECASE | re.DOTALL)
 _LISTINGS = frozenset({'"tables"', "__show_tables_expanded"})
 _FILE_MARKS = frozenset("./\\:*?[")
@@ -47,11 +30,14 @@ class Statement:
     tables: tuple[str, ...]
 
 
-def read_statement(sql: str, *, connection: "DuckDBPyConnection", known: tuple[str, ...]) -> Statement:
-    """Parse and judge; raises QueryError for what is not one reading statement over known tables."""
+def read_statement(sql: str, *, parse: Callable[[str], Rows], known: tuple[str, ...]) -> Statement:
+    """Parse and judge; raises QueryError for what is not one reading statement over known tables.
+
+    `parse` answers a query of ours that holds theirs as a literal: DuckDB's parser runs where DuckDB does.
+    """
     explain = _EXPLAIN.match(sql)
     body = sql[explain.end() :] if explain else sql
-    tree = _tree(body, connection=connection)
+    tree = _tree(body, parse=parse)
     if not explain and (listing := _listing(tree, known=known)):
         return Statement(sql=listing, tables=())
     nodes = list(_nodes(tree))
@@ -67,13 +53,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _tree(sql: str, *, connection: "DuckDBPyConnection") -> dict[str, Any]:
+def _tree(sql: str, *, parse: Callable[[str], Rows]) -> dict[str, Any]:
     if "\0" in sql:  # DuckDB stops reading there, we would not
         raise QueryError("query", "holds a zero byte", "Take it out")
-    # a literal: for a parameter DuckDB's Python client imports pandas (2 s)
-    answer = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchone()
+    ((answer,),) = parse(f"SELECT json_serialize_sql({literal(sql)})")
     try:
-        parsed: dict[str, Any] = json.loads(answer[0]) if answer else {"statements": []}
+        parsed: dict[str, Any] = json.loads(answer)
     except RecursionError:
         raise _too_deep() from None
     if parsed.get("error_type") == "not implemented":
@@ -110,17 +95,24 @@ def _nodes(tree: object) -> Iterator[dict[str, Any]]:
 
 
 def _judge(node: dict[str, Any]) -> None:
-    name = str(node.get("function_name", "")).lower()
-    if name in _FUNCTIONS_REFUSED:
-        raise QueryError(f"{name}()", "this function is not allowed here", "Take it out of the query")
     if node.get("type") == "TABLE_FUNCTION":
         function = node.get("function")
         named = str(function.get("function_name", "")).lower() if isinstance(function, dict) else ""
-        if named not in _TABLE_FUNCTIONS:
+        if named not in CALLED_IN_FROM:
             step = 'Name one as layer.table; "show tables" lists them'
             raise QueryError(f"{named}()", "only tables of the lake can be read", step)
+    name = str(node.get("function_name", "")).lower()
+    if name and name not in FUNCTIONS | CALLED_IN_FROM:
+        raise _not_allowed(name)
     if node.get("type") == "SHOW_REF" and node.get("query") is None:  # DESCRIBE and SUMMARIZE hold a query
         raise QueryError("query", "this cannot be shown", 'Use "show tables" or "describe layer.table", alone')
+
+
+def _not_allowed(name: str) -> QueryError:
+    """The error for a function that may not be called, with the names nearest to it: it may be misspelt."""
+    near = get_close_matches(name, FUNCTIONS, n=3, cutoff=0.75)
+    step = f"Nearest: {', '.join(near)}" if near else "Take it out of the query"
+    return QueryError(f"{name}()", "is not a function that may be called here", step)
 
 
 def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:

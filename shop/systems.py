@@ -189,7 +189,7 @@ def lines(settings: Settings) -> list[dict[str, object]]:
     with connect(settings.lake) as lake:
 
         def text(system: System) -> object:
-            answer = ask(settings, system.sql) if system.served else lake.sql(system.sql)
+            answer = ask(settings.serving_dsn("reader"), system.sql) if system.served else lake.sql(system.sql)
             return answer.rows[0][0]
 
         return [{"system": one.name, "tables": one.tables, "found": _or_error(text, one)} for one in SYSTEMS]

@@ -61,7 +61,7 @@ def _served(text: str, *, as_json: bool, as_csv: bool, limit: int | None, timeou
 
     plain = not as_json and not as_csv
     rows_max = limit or (_ROWS_SHOWN if plain else None)
-    answer = ask(settings(), text, timeout_seconds=timeout, rows_max=rows_max)
+    answer = ask(settings().serving_dsn("reader"), text, timeout_seconds=timeout, rows_max=rows_max)
     if plain:
         answers.show(answer)
         return

@@ -195,7 +195,7 @@ def test_rows_left_out_are_told(lake: Path) -> None:
             'query line 1: Referenced column "ordrs" not found in FROM clause. Candidate bindings: "orders".',
         ),
         ("select\n ordrs\nfrom gold.daily_orders", "query line 2: "),
-        ("select fluor(1)", 'query line 1: Scalar Function with name fluor does not exist. Did you mean "floor".'),
+        ("select fluor(1)", "fluor(): is not a function that may be called here. Nearest: floor."),
         ("selec 1", 'query: syntax error at or near "selec". Mend the SQL.'),
         ("select 'x'::int", "query line 1: Could not convert string 'x' to INT32. Mend the SQL."),
         ("", "query: 0 statements. Give exactly one."),

@@ -346,11 +346,11 @@ def test_a_log_that_is_cut_between_question_and_answer_is_asked_again(
     fill(numbers, 60)
     looked, asked = Analyst._has_its_files, list[Path]()
 
-    def cut_meanwhile(self: Analyst, folder: Path, version: int) -> bool:
+    def cut_meanwhile(self: Analyst, question: Any, folder: Path, version: int) -> bool:
         asked.append(folder)
         if len(asked) == 1:
             numbers.cut()
-        return looked(self, folder, version)
+        return looked(self, question, folder, version)
 
     monkeypatch.setattr(Analyst, "_has_its_files", cut_meanwhile)
     with connect(numbers.path.parents[1]) as analyst:
