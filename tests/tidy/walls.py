@@ -12,6 +12,7 @@ _ABOVE_WORDS = (
     "deltaworks.control",
     "deltaworks.engine",
     "deltaworks.local",
+    "deltaworks.query",
     "deltaworks.settings",
     "deltaworks.supervise",
 )
@@ -77,6 +78,12 @@ WALLS = (
         never=(*_BOTH, "deltaworks.cli", "deltaworks.engine", "deltaworks.local", "deltaworks.supervise"),
         ruff=_BOTH,
         why="both environments import it, and it stands below what uses it",
+    ),
+    Wall(
+        part="deltaworks/query/**",
+        never=(*_BOTH, *(name for name in _ABOVE_WORDS if name != "deltaworks.query")),
+        ruff=_BOTH,
+        why="the process that answers knows SQL and nothing of tables, and starts in no time",
     ),
     Wall(
         part="deltaworks/local/**",
