@@ -16,7 +16,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -92,6 +92,7 @@ class Analyst:
         self._lock = RLock()
         self._memory = memory
         self._bytes_max = memory_bytes(memory)
+        self._question: _Question | None = None
         self._attached: dict[str, tuple[object, ...] | None] = {}
         # for tables as they were before their logs begin; named before the process gives up all other folders
         self._open = _Open(Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}")
@@ -177,18 +178,18 @@ class Analyst:
         self, sql: str, as_of: datetime | None, seconds: float
     ) -> Iterator[tuple["_Question", tuple[ResultColumn, ...]]]:
         """A statement that runs, and the columns of its answer; errors are in our words, here and where it is used."""
-        with self._lock, self._own_errors(seconds):
+        with self._lock, self._own_errors(seconds), self._one_at_a_time() as begin:
             folders = self._folders()
             if not folders:
                 raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
             known = tuple(sorted(folders))
-            question = _Question(self._process(), seconds)
+            question = begin(_Question(self._process(), seconds))
             try:
                 statement = read_statement(sql, parse=question.all, known=known)
             except RequestError as error:
                 if error.kind not in {LOST, *_FATAL}:
                     raise
-                question = _Question(self._process(), seconds)  # the last one ended, or became useless
+                question = begin(_Question(self._process(), seconds))  # the last one ended, or became useless
                 statement = read_statement(sql, parse=question.all, known=known)
             moment = None if as_of is None else _moment(as_of, statement.tables)
             for name in statement.tables:
@@ -199,6 +200,22 @@ class Analyst:
                 if error.kind in _OF_A_FILE:
                     self._find_broken_file(question, self._read(statement.tables), error)
                 raise
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[Callable[["_Question"], "_Question"]]:
+        """What begins a question; the one before, which this thread may be reading still, is over then."""
+
+        def begin(question: _Question) -> _Question:
+            if self._question is not None:
+                self._question.over = True
+            self._question = question
+            return question
+
+        try:
+            yield begin
+        finally:
+            if self._question is not None:
+                self._question.over = True
 
     def _process(self) -> QueryProcess:
         """The process that answers: started where there is none, and where another folder has the lake's name now."""
@@ -397,6 +414,8 @@ class _Question:
 
     def __init__(self, process: QueryProcess, seconds: float) -> None:
         self._process, self._left = process, seconds
+        self.over = False
+        """Nothing more can be read of its answer."""
         self.bytes = 0
         """Of the answer so far."""
 
@@ -422,6 +441,9 @@ class _Question:
 
     @contextmanager
     def _clock(self) -> Iterator[None]:
+        if self.over:
+            step = "Read an answer to its end first, or open the lake once more"
+            raise QueryError("query", "is over: another one was asked since, or its with statement has ended", step)
         began = time.monotonic()
         try:
             yield

@@ -331,3 +331,19 @@ def test_a_mistake_in_sql_is_not_blamed_on_a_file(lake: Path) -> None:
         analyst.sql("select error('this cannot be') from gold.daily_orders")
 
     assert "file" not in str(told.value)
+
+
+def test_an_answer_is_not_mixed_with_the_next(lake: Path) -> None:
+    """A process has one answer: what is asked in the midst of another ends that one, and so does its with statement."""
+    with connect(lake) as analyst:
+        with analyst.stream("from range(100000)") as (_, batches):
+            next(batches)
+            rows = analyst.sql(COUNT).rows
+            with pytest.raises(QueryError, match="is over: another one was asked since"):
+                next(batches)
+        with analyst.stream("from range(100000)") as (_, later):
+            next(later)
+        with pytest.raises(QueryError, match="is over: another one was asked since, or its with statement has ended"):
+            next(later)
+
+    assert rows == [(2,)]
