@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltaworks.errors import LakeError, QueryError
 from deltaworks.query.process import LOST, QueryProcess, RequestError, memory_bytes
+from deltaworks.query.text import literal
 from deltaworks.settings import Settings
-from deltaworks.statements import literal, read_statement
+from deltaworks.statements import read_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,13 @@ _OF_A_TABLE = {"IOException", "BinderException"}
 """What DuckDB raises where a table cannot be read."""
 _OF_A_FILE = {"Error", "IOException", "InvalidInputException"}
 """What DuckDB raises, among other things, where a data file is damaged or gone."""
+_OF_A_READER = re.compile(
+    "parquet|magic bytes|out of buffer|TProtocol|what type|cannot open|no such file|enough bytes|snappy|zstd",
+    re.IGNORECASE,
+)
+"""How it says so."""
+_LOOK_SECONDS = 5.0
+_ROW_BYTES, _VALUE_BYTES = 56, 40
 _FATAL = {"FatalException", "InternalException"}
 """After these it answers no more."""
 
@@ -89,14 +97,14 @@ class Analyst:
     def __init__(self, lake: Path, *, memory: str = MEMORY) -> None:
         """Look at the amount of memory; nothing runs before the first question."""
         self.lake = lake.resolve()
-        self._lock = RLock()
         self._memory = memory
         self._bytes_max = memory_bytes(memory)
         self._question: _Question | None = None
+        self._opened: dict[str, tuple[Path, int | None]] = {}
         self._attached: dict[str, tuple[object, ...] | None] = {}
-        # for tables as they were before their logs begin; named before the process gives up all other folders
-        self._open = _Open(Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}")
-        self._end = weakref.finalize(self, self._open.close)
+        # for tables as they were before their logs begin
+        self._session = _Session(Path(tempfile.gettempdir()).resolve() / f"deltaworks-past-{uuid.uuid4().hex}")
+        self._end = weakref.finalize(self, self._session.close)
 
     def __enter__(self) -> Self:
         """Use the lake in a with statement."""
@@ -134,7 +142,8 @@ class Analyst:
                 if not part:
                     break
                 rows += part
-                self._bound(question.bytes)
+                # as Python holds them: a tuple, and for each value its place and an object
+                self._bound(question.bytes + len(rows) * (_ROW_BYTES + len(columns) * _VALUE_BYTES))
         more = rows_max is not None and len(rows) > rows_max
         return Answer(columns=columns, rows=rows[:rows_max], more=more, seconds=time.monotonic() - began)
 
@@ -147,10 +156,13 @@ class Analyst:
             while part := question.batch():
                 parts.append(part)
                 self._bound(question.bytes)
-        tables = [pa.ipc.open_stream(part).read_all() for part in parts]
-        for table in tables:
-            table.validate(full=True)  # the process that made it is not trusted
-        return pa.concat_tables(tables)
+        try:
+            tables = [pa.ipc.open_stream(part).read_all() for part in parts]
+            for table in tables:
+                table.validate(full=True)  # the process that made it is not trusted
+            return pa.concat_tables(tables)
+        except pa.ArrowException as error:
+            raise QueryError("query", f"its answer cannot be read ({_first_line(error)})", "Ask again") from None
 
     @contextmanager
     def stream(
@@ -178,18 +190,19 @@ class Analyst:
         self, sql: str, as_of: datetime | None, seconds: float
     ) -> Iterator[tuple["_Question", tuple[ResultColumn, ...]]]:
         """A statement that runs, and the columns of its answer; errors are in our words, here and where it is used."""
-        with self._lock, self._own_errors(seconds), self._one_at_a_time() as begin:
+        with self._session.asking(), self._own_errors(seconds), self._one_at_a_time() as begin:
             folders = self._folders()
             if not folders:
                 raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
             known = tuple(sorted(folders))
-            question = begin(_Question(self._process(), seconds))
+            question = begin(_Question(self._process(len(known), past=as_of is not None), seconds))
             try:
                 statement = read_statement(sql, parse=question.all, known=known)
             except RequestError as error:
                 if error.kind not in {LOST, *_FATAL}:
                     raise
-                question = begin(_Question(self._process(), seconds))  # the last one ended, or became useless
+                self._session.end()  # it was lost, or of no use any more, since the last question
+                question = begin(_Question(self._process(len(known), past=as_of is not None), seconds))
                 statement = read_statement(sql, parse=question.all, known=known)
             moment = None if as_of is None else _moment(as_of, statement.tables)
             for name in statement.tables:
@@ -197,8 +210,8 @@ class Analyst:
             try:
                 yield question, _columns(question.run(statement.sql))
             except RequestError as error:
-                if error.kind in _OF_A_FILE:
-                    self._find_broken_file(question, self._read(statement.tables), error)
+                if error.kind in _OF_A_FILE and _OF_A_READER.search(str(error)):
+                    self._find_broken_file(statement.tables)
                 raise
 
     @contextmanager
@@ -217,46 +230,22 @@ class Analyst:
             if self._question is not None:
                 self._question.over = True
 
-    def _process(self) -> QueryProcess:
-        """The process that answers: started where there is none, and where another folder has the lake's name now."""
-        if self._open.closed:
-            raise QueryError(str(self.lake), "this lake was closed", "Open it again")
-        found = self.lake.stat()
-        lake, process = (found.st_dev, found.st_ino), self._open.process
-        if process is None or process.ended or process.grown or self._open.lake != lake:
-            self._open.end()
+    def _process(self, tables: int = 0, *, past: bool = False) -> QueryProcess:
+        """The process that answers: started where there is none, or where it may not read the folders of now."""
+        session, process = self._session, self._session.process
+        if past:
+            session.past.mkdir(mode=0o700, exist_ok=True)
+        folders = (self.lake, session.past) if session.past.exists() else (self.lake,)
+        there = [(found.st_dev, found.st_ino) for found in map(os.stat, folders)]
+        if process is None or process.ended or process.grown or session.folders != there:
+            session.end()
             self._attached.clear()
-            with suppress(OSError):  # without it all but tables of long ago can be asked
-                self._open.past.mkdir(mode=0o700, exist_ok=True)
-            process = QueryProcess((self.lake, self._open.past), memory=self._memory)
-            self._open.process, self._open.lake = process, lake
-        return process
-
-    def _read(self, tables: tuple[str, ...]) -> list[Path]:
-        """The folders behind these names: of each app's part, where a name stands for several."""
-        folders = self._folders()
-        parts = {name: _OF_APPS[name] for name in tables if folders[name] == self.lake}
-        return [
-            folder
-            for name, folder in folders.items()
-            if folder != self.lake and (name in tables or name.startswith(tuple(parts.values())))
-        ]
-
-    def _find_broken_file(self, question: "_Question", folders: list[Path], said: RequestError) -> None:
-        """Raise QueryError for the first data file of these tables that cannot be read: DuckDB often names none."""
-        for folder in folders:
-            listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))})"  # noqa: S608  # quoted
-            for (file,) in question.all(listed):
-                try:
-                    question.all(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({literal(file)})")  # noqa: S608  # quoted
-                except RequestError as error:
-                    if error.kind not in _OF_A_FILE:
-                        raise said from None  # its time is up, or its memory: what was said first is left to say
-                    name = f"{folder.parent.name}.{folder.name}"
-                    finding = f"its file {Path(file).name} is missing or damaged"
-                    again = "" if folder.parent.name == "bronze" else f', or run "deltaworks rebuild {name}"'
-                    step = f"Bring it back from a copy{again}"
-                    raise QueryError(name, finding, step) from None
+            if not session.closed:
+                session.process, session.folders = QueryProcess(folders, memory=self._memory, tables=tables), there
+        if session.closed or session.process is None:
+            session.end()
+            raise QueryError(str(self.lake), "this lake was closed", "Open it again")
+        return session.process
 
     def _bound(self, size: int) -> None:
         if size > self._bytes_max:
@@ -270,8 +259,45 @@ class Analyst:
             yield
         except RequestError as error:
             if error.kind in _FATAL:
-                self._open.end()
+                self._session.end()
+            if self._session.closed:
+                raise QueryError(str(self.lake), "this lake was closed", "Open it again") from None
             raise _in_our_words(error, timeout_seconds) from None
+
+    def _find_broken_file(self, tables: tuple[str, ...]) -> None:
+        """Raise QueryError for the first data file of these tables that cannot be read: DuckDB often names none.
+
+        Looked for no longer than some seconds, and not at all where the process has ended.
+        """
+        process = self._session.process
+        if process is None or process.ended:
+            return
+        question = _Question(process, _LOOK_SECONDS)
+        with suppress(RequestError):  # then what DuckDB said first is left to say
+            for folder, version in (self._opened[name] for name in self._parts_of(tables) if name in self._opened):
+                at = "" if version is None else f", version={version}"
+                listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}{at})"  # noqa: S608  # quoted
+                for (file,) in question.all(listed):
+                    if not Path(file).exists() or not self._is_whole(question, file):
+                        name = f"{folder.parent.name}.{folder.name}"
+                        again = "" if folder.parent.name == "bronze" else f', or run "deltaworks rebuild {name}"'
+                        finding = f"its file {Path(file).name} is missing or damaged"
+                        raise QueryError(name, finding, f"Bring it back from a copy{again}")
+
+    def _parts_of(self, tables: tuple[str, ...]) -> list[str]:
+        """The tables behind these names: each app's part, where a name stands for several."""
+        begins = tuple(_OF_APPS[name] for name in tables if name in _OF_APPS)
+        return [name for name in self._opened if name in tables or (begins and name.startswith(begins))]
+
+    def _is_whole(self, question: "_Question", file: str) -> bool:
+        """Whether all that is in a data file can be read."""
+        try:
+            question.all(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({literal(file)})")  # noqa: S608  # quoted
+        except RequestError as error:
+            if error.kind in _OF_A_FILE:
+                return False
+            raise
+        return True
 
     def _folders(self) -> dict[str, Path]:
         """Folder of each table by its name in lower case, as DuckDB compares names."""
@@ -323,6 +349,7 @@ class Analyst:
         layer, _, table = name.partition(".")
         run = question.run
         self._attached.pop(name, None)
+        self._opened[name] = folder, at
         run(f"DETACH DATABASE IF EXISTS {_quoted(name)}")
         try:
             # read-only: an INSERT by DuckDB would corrupt a table with mapped columns
@@ -351,9 +378,9 @@ class Analyst:
             if version is not None:
                 where, there = folder, True
                 if version < begin:
-                    where = self._open.past / name
+                    where = self._session.past / name
                     shutil.rmtree(where, ignore_errors=True)
-                    self._open.past.mkdir(mode=0o700, exist_ok=True)
+                    self._session.past.mkdir(mode=0o700, exist_ok=True)
                     there = lay_out(folder, version, where) is not None  # else its owner has cut it off meanwhile
                 if there and self._has_its_files(question, where, version):
                     return where, version
@@ -413,7 +440,7 @@ class _Question:
     """
 
     def __init__(self, process: QueryProcess, seconds: float) -> None:
-        self._process, self._left = process, seconds
+        self._process, self._seconds_left = process, seconds
         self.over = False
         """Nothing more can be read of its answer."""
         self.bytes = 0
@@ -421,21 +448,21 @@ class _Question:
 
     def run(self, sql: str) -> list[tuple[str, str]]:
         with self._clock():
-            return self._process.run(sql, seconds=self._left)
+            return self._process.run(sql, seconds=self._seconds_left)
 
     def all(self, sql: str) -> list[tuple[Any, ...]]:
         with self._clock():
-            return self._process.all(sql, seconds=self._left)
+            return self._process.all(sql, seconds=self._seconds_left)
 
     def rows(self) -> list[tuple[object, ...]]:
         with self._clock():
-            rows, size = self._process.rows(seconds=self._left)
+            rows, size = self._process.rows(seconds=self._seconds_left)
         self.bytes += size
         return rows
 
     def batch(self) -> bytes:
         with self._clock():
-            batch = self._process.batch(seconds=self._left)
+            batch = self._process.batch(seconds=self._seconds_left)
         self.bytes += len(batch)
         return batch
 
@@ -448,16 +475,24 @@ class _Question:
         try:
             yield
         finally:
-            self._left -= time.monotonic() - began
+            self._seconds_left -= time.monotonic() - began
 
 
-class _Open:
+class _Session:
     """The process that answers, while there is one, and the folder for tables of long ago."""
 
     def __init__(self, past: Path) -> None:
         self.past, self.closed = past, False
         self.process: QueryProcess | None = None
-        self.lake: tuple[int, int] | None = None  # device and inode: a process sees the folder that was there then
+        self.folders: list[tuple[int, int]] = []
+        """Device and inode of what it may read: the folders that were there when it began."""
+        self._lock, self._owner = RLock(), os.getpid()
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """One question at a time."""
+        with self._lock:
+            yield
 
     def end(self) -> None:
         """End the process; another one can be started."""
@@ -466,9 +501,14 @@ class _Open:
         self.process = None
 
     def close(self) -> None:
-        """End all."""
+        """End all, also what another thread waits for; nothing in a process that was forked off."""
+        if os.getpid() != self._owner:
+            return
         self.closed = True
-        self.end()
+        if self.process is not None:
+            self.process.kill()
+        with self._lock:
+            self.end()
         shutil.rmtree(self.past, ignore_errors=True)
 
 
@@ -518,10 +558,12 @@ def _in_our_words(error: RequestError, timeout_seconds: float) -> QueryError:
         step = "Narrow it, or give it more time with --timeout (timeout_seconds= in Python)"
         return QueryError("query", f"stopped after {timeout_seconds:g} s", step)
     step = "Narrow it, or allow more with --memory (connect(memory=) in Python)"
-    if error.kind in {"OutOfMemoryException", "MemoryError"}:
+    if error.kind in {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}:
         return QueryError("query", "needs more memory than it may use", step)
     if error.kind == LOST:
         return QueryError("query", "the process that runs it ended; most likely it needed more memory", step)
+    if error.kind in _FATAL:
+        return QueryError("query", f"DuckDB could not go on ({_first_line(error)})", "Ask again; it starts anew")
     said, _, place = str(error).partition("\n\nLINE ")
     finding, _, hint = said.partition("\n")
     finding = re.sub(r"^(\w+ )+Error: ", "", finding).rstrip("!.")

@@ -25,6 +25,7 @@ _NAMES = {
 """Postgres's names of types as DuckDB says them; another type is shown under its own."""
 
 
+_ROWS_PER_PART = 1000 if psycopg.capabilities.has_stream_chunked() else 1
 BYTES_MAX = 1_000_000_000
 """An answer is no larger, as Python holds it."""
 
@@ -34,6 +35,8 @@ def ask(dsn: str, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_ma
 
     With rows_max, `more` tells that rows were left out.
     """
+    if "\0" in sql or (not sql.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in sql)):
+        raise QueryError("query", "holds a sign that is none", "Take out zero bytes and lone surrogates")
     began = time.monotonic()
     options = f"-c statement_timeout={int(timeout_seconds * 1000)} -c default_transaction_read_only=on -c timezone=UTC"
     rows: list[tuple[object, ...]] = []
@@ -41,8 +44,8 @@ def ask(dsn: str, sql: str, *, timeout_seconds: float = TIMEOUT_SECONDS, rows_ma
     try:
         with psycopg.connect(dsn, connect_timeout=5, options=options) as connection, connection.cursor() as cursor:
             columns = _described(connection, sql)
-            # one by one: libpq would hold the whole answer else
-            for row in cursor.stream(sql.encode()):
+            # in parts: libpq would hold the whole answer else
+            for row in cursor.stream(sql.encode(), size=_ROWS_PER_PART):
                 rows.append(row)
                 size += sum(map(sys.getsizeof, row))
                 if rows_max is not None and len(rows) > rows_max:

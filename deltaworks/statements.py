@@ -14,10 +14,15 @@ from typing import Any
 
 from deltaworks.errors import QueryError
 from deltaworks.query.functions import CALLED_IN_FROM, FUNCTIONS
+from deltaworks.query.text import literal
 
 _ALLOWED = "SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES and EXPLAIN"
 Rows = list[tuple[Any, ...]]
-_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b(\s+analyze\b)?", re.IGNORECASE | re.DOTALL)
+# possessive (*+): comments without an end would be tried in every way else, which takes for ever
+_EXPLAIN = re.compile(r"(?:\s|--[^\n]*+\n|/\*.*?\*/)*+explain\b(\s+analyze\b)?", re.IGNORECASE | re.DOTALL)
+_CHARACTERS_MAX = 1_000_000
+# views that DuckDB has beside ours: in WITH such a name would let them through where it does not hold
+_OF_DUCKDB = ("duckdb_", "pragma_", "sqlite_", "pg_")
 _LISTINGS = frozenset({'"tables"', "__show_tables_expanded"})
 _FILE_MARKS = frozenset("./\\:*?[")
 
@@ -48,14 +53,11 @@ def read_statement(sql: str, *, parse: Callable[[str], Rows], known: tuple[str, 
     return Statement(sql=f"EXPLAIN{explain[1] or ''} {body}" if explain else sql, tables=tables)
 
 
-def literal(text: str) -> str:
-    """A text as SQL says it."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _tree(sql: str, *, parse: Callable[[str], Rows]) -> dict[str, Any]:
     if "\0" in sql:  # DuckDB stops reading there, we would not
         raise QueryError("query", "holds a zero byte", "Take it out")
+    if len(sql) > _CHARACTERS_MAX:
+        raise QueryError("query", f"has more than {_CHARACTERS_MAX:,} characters", "Say it in fewer")
     ((answer,),) = parse(f"SELECT json_serialize_sql({literal(sql)})")
     try:
         parsed: dict[str, Any] = json.loads(answer)
@@ -102,7 +104,7 @@ def _judge(node: dict[str, Any]) -> None:
             step = 'Name one as layer.table; "show tables" lists them'
             raise QueryError(f"{named}()", "only tables of the lake can be read", step)
     name = str(node.get("function_name", "")).lower()
-    if name and name not in FUNCTIONS | CALLED_IN_FROM:
+    if name and name not in FUNCTIONS and name not in CALLED_IN_FROM:
         raise _not_allowed(name)
     if node.get("type") == "SHOW_REF" and node.get("query") is None:  # DESCRIBE and SUMMARIZE hold a query
         raise QueryError("query", "this cannot be shown", 'Use "show tables" or "describe layer.table", alone')
@@ -129,7 +131,11 @@ def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
 
 def _names_given_in_with(nodes: list[dict[str, Any]]) -> frozenset[str]:
     entries = (entry for node in nodes if "cte_map" in node for entry in node["cte_map"]["map"])
-    return frozenset(str(entry["key"]).lower() for entry in entries)
+    names = frozenset(str(entry["key"]).lower() for entry in entries)
+    for name in sorted(names):
+        if name.startswith(_OF_DUCKDB):
+            raise QueryError(name, "cannot be the name of a part of a query", "Give it another one")
+    return names
 
 
 def _table(node: dict[str, Any], *, known: tuple[str, ...], own: frozenset[str]) -> str | None:

@@ -119,7 +119,7 @@ def _field(text: str) -> tuple[str, msgspec.Raw]:
 
 def _came(name: str, place: Mapping[str, object]) -> bytes:
     from deltaworks import analyst
-    from deltaworks.statements import literal
+    from deltaworks.query.text import literal
 
     chosen = " and ".join(f'"{field}" = {literal(str(value))}' for field, value in place.items())
     with analyst.connect(settings().lake) as lake:

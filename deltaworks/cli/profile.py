@@ -11,7 +11,7 @@ import typer
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.errors import QueryError
-from deltaworks.statements import literal
+from deltaworks.query.text import literal
 
 PHASES = ("read", "parse", "compute", "commit", "other")  # as the engine names them, which is not imported here
 _TURNS = "ops.turns"

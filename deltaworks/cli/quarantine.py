@@ -90,7 +90,7 @@ def shown(
     Of a table that a transform computes: the rows of its inputs, or a view's keys, that it cannot compute.
     """
     from deltaworks import analyst, catalog
-    from deltaworks.statements import literal
+    from deltaworks.query.text import literal
 
     now = settings()
     project = catalog.load(now.project)

@@ -53,6 +53,11 @@ _ROLES = {
     "source": {"shop": "LOGIN", "debezium": "LOGIN REPLICATION"},
     "control": {"deltaworks": "LOGIN", "airflow": "LOGIN", "serving": "LOGIN", "reader": "LOGIN"},
 }
+_OF_WRITERS = (
+    *("lo_creat", "lo_create", "lo_from_bytea", "lo_put", "lowrite"),
+    *("pg_logical_emit_message", "pg_notify", "pg_terminate_backend", "pg_cancel_backend"),
+)
+"""Functions of Postgres that everybody may call, and that write or reach into other sessions."""
 _DATABASES = {"source": ("shop",), "control": ("deltaworks", "airflow", "serving")}  # owned by the role of its name
 _HBA = "host all all 127.0.0.1/32 scram-sha-256\nlocal all all scram-sha-256\n"
 
@@ -98,6 +103,7 @@ def create_databases(settings: Settings, server: str) -> None:
         _grant(settings, server, "debezium", "shop")
     else:
         _grant(settings, server, "reader", "serving")
+        only_read(psycopg.conninfo.make_conninfo(settings.dsn("control_admin"), dbname="serving"))
 
 
 def apply_schema(settings: Settings) -> None:
@@ -218,6 +224,23 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)
     _give(path)
+
+
+def only_read(dsn: str) -> None:
+    """Let roles that only read leave nothing on the disk of this database, and end nobody else's session.
+
+    Whatever is said: Postgres lets everybody make temporary tables, large objects and messages in its log.
+    """
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
+        database = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("revoke temporary on database {} from public").format(database))
+        found = connection.execute(
+            "select oid::regprocedure::text from pg_proc"
+            " where pronamespace = 'pg_catalog'::regnamespace and proname = any(%s)",
+            (list(_OF_WRITERS),),
+        ).fetchall()
+        for (function,) in found:
+            connection.execute(f"revoke execute on function pg_catalog.{function} from public".encode())
 
 
 def _grant(settings: Settings, server: str, role: str, database: str) -> None:

@@ -68,7 +68,7 @@ def read_only(paths: Iterable[Path]) -> int:
 
 
 def no_files_grow() -> None:
-    """No file can be given a byte any more, and a crash leaves no core; both for the whole process.
+    """No file can be given a byte any more, and a crash leaves no core file; both for the whole process.
 
     Without Landlock an empty file can still be made, and one that is there be emptied.
     """
@@ -76,7 +76,7 @@ def no_files_grow() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def bound_memory(more: int) -> None:
+def bound_memory(more_bytes: int) -> None:
     """Give the process no more than so many bytes of address space beyond what it has now.
 
     Nothing on macOS, which does not hold this limit.
@@ -85,7 +85,7 @@ def bound_memory(more: int) -> None:
     if not pages.exists():
         return
     now = int(pages.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
+    resource.setrlimit(resource.RLIMIT_AS, (now + more_bytes, now + more_bytes))
 
 
 def _allow(call: "ctypes._NamedFuncPointer", ruleset: int, path: Path) -> None:

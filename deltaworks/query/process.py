@@ -4,26 +4,36 @@ import io
 import pickle
 import re
 import resource
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
 from deltaworks.errors import QueryError
-from deltaworks.query.worker import BESIDE_BYTES, INTERRUPT
+from deltaworks.query.wire import TooLargeError, receive, send, waits
+from deltaworks.query.worker import INTERRUPT
 
 LOST = "Lost"
 """Kind of the error of a process that ended before it answered."""
+_START_SECONDS = 60.0
 _GRACE_SECONDS = 2.0
 """After its time a query is interrupted; where DuckDB does not come to that within this time, or within half of the
 query's own, as in one long function, the process is ended."""
+_BESIDE_BYTES = 512 << 20
+"""Address space beside what DuckDB counts as its memory: threads, PyArrow, the part of an answer that is on its way."""
+_TABLE_BYTES = 16 << 20
+"""The same for each table: the extension has a thread of its own for one that is open."""
+_PART_BYTES_MAX = 64 << 20
 _ROOT = Path(__file__).parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from deltaworks.query.worker import main; main()"
+_START = (
+    "import sys; end = sys.argv.index('--'); sys.path[:0] = sys.argv[1:end]; del sys.argv[1 : end + 1]; "
+    "from deltaworks.query.worker import main; main()"
+)
 _ENVIRONMENT = {  # all of it: what the caller's holds is no concern of a query
     "MALLOC_ARENA_MAX": "2",  # each arena of glibc takes 64 MB of address space, which is bounded
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others take a GB of address space at once
@@ -53,30 +63,42 @@ class RequestError(Exception):
 
 
 class QueryProcess:
-    """One process with DuckDB over some folders; not for several threads at once."""
+    """One process with DuckDB over some folders; not for several threads at once, but for `kill`."""
 
-    def __init__(self, folders: tuple[Path, ...], *, memory: str) -> None:
-        """Start it; raises QueryError where it cannot be, RequestError for what DuckDB says to that."""
+    def __init__(self, folders: tuple[Path, ...], *, memory: str, tables: int = 0) -> None:
+        """Start it, for a lake of about so many tables.
+
+        Raises QueryError where it cannot be, RequestError for what DuckDB says to that.
+        """
         self.bytes_max = memory_bytes(memory)
-        self._connection, theirs = Pipe()
-        arguments = [str(theirs.fileno()), memory, str(self.bytes_max), *map(str, folders)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, str(_ROOT), *arguments],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-        )
-        theirs.close()
+        self._more_bytes = self.bytes_max + _BESIDE_BYTES + tables * _TABLE_BYTES
+        self._connection, theirs = socket.socketpair()
+        descriptor = theirs.fileno()
         try:
-            self.landlock: int = self._answer()
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-c", _START, str(_ROOT), *_packages(), "--"),
+                    *(str(descriptor), memory, str(self._more_bytes), *map(str, folders)),
+                ],
+                pass_fds=(descriptor,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_ENVIRONMENT,
+            )
+        finally:
+            theirs.close()
+        try:
+            self.landlock: int = self._answer(_START_SECONDS)
         except RequestError as error:
             self.end()
-            if error.kind != "LookupError":
-                raise
-            finding = f"no Delta extension for version {error} is installed"
-            raise QueryError("duckdb", finding, 'Run "make setup"') from None
+            raise self._not_started(error) from None
+        except (EOFError, OSError) as error:
+            self.end()
+            raise RequestError(LOST, str(error)) from None
+        except BaseException:
+            self.end()
+            raise
         self._size_then = self._size_now()
 
     @property
@@ -92,7 +114,7 @@ class QueryProcess:
     @property
     def grown(self) -> bool:
         """Whether it holds half of what it may, with nothing running: a later query would not have its share."""
-        return self._size_now() - self._size_then > (self.bytes_max + BESIDE_BYTES) // 2
+        return self._size_now() - self._size_then > self._more_bytes // 2
 
     def run(self, sql: str, *, seconds: float) -> list[tuple[str, str]]:
         """Start a query; name and type of each column of its answer."""
@@ -110,9 +132,13 @@ class QueryProcess:
         return rows, self._size
 
     def batch(self, *, seconds: float) -> bytes:
-        """The next batch of the query that was started, in Arrow's stream format: first its schema, b"" at the end."""
+        """The next rows of the query that was started, in Arrow's stream format: first its schema, b"" at the end."""
         batch: bytes = self._ask("batch", "", seconds)
         return batch
+
+    def kill(self) -> None:
+        """End it from another thread: who waits for an answer hears that it is lost."""
+        self._process.kill()
 
     def end(self) -> None:
         """End it; harmless when it has ended."""
@@ -123,24 +149,53 @@ class QueryProcess:
     def _ask(self, what: str, sql: str, seconds: float) -> Any:
         if seconds <= 0:
             raise RequestError("InterruptException", "time is up")
+        grace = min(seconds / 2, _GRACE_SECONDS)
         try:
-            self._send((what, sql))
-            if self._in_time(seconds):
-                return self._answer()
+            send(self._connection, pickle.dumps((what, sql)), seconds=seconds)
+            if not waits(self._connection, seconds=seconds):
+                send(self._connection, pickle.dumps(INTERRUPT), seconds=grace)
+                if not waits(self._connection, seconds=grace):
+                    raise TimeoutError  # noqa: TRY301  # the same as where a message stops in its midst
+            return self._answer(max(grace, 0.5))
         except RequestError:
             raise
-        except BaseException:  # Ctrl-C, or bytes that are no answer: what comes next would be taken for another one
+        except TimeoutError:
+            self.end()
+            raise RequestError("InterruptException", "time is up") from None
+        except (EOFError, OSError) as error:
+            self.end()
+            raise RequestError(LOST, str(error)) from None
+        except BaseException:  # Ctrl-C: what comes next would be taken for the answer to another question
             self.end()
             raise
-        self.end()
-        raise RequestError("InterruptException", "time is up")
 
-    def _in_time(self, seconds: float) -> bool:
-        """Whether there is an answer, be it that the query was interrupted."""
-        if self._connection.poll(seconds):
-            return True
-        self._send(INTERRUPT)
-        return self._connection.poll(min(seconds / 2, _GRACE_SECONDS))
+    def _answer(self, seconds: float) -> Any:
+        try:
+            said = receive(self._connection, seconds=seconds, bytes_max=max(2 * self.bytes_max, _PART_BYTES_MAX))
+            how, what = read_answer(said)
+            kind, text = map(str, what) if how == "failed" else ("", "")
+        except TooLargeError:
+            self.end()
+            raise RequestError(
+                "OutOfMemoryException", "one part of the answer is larger than all of it may be"
+            ) from None
+        except (EOFError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a process says that is not ours any more
+            raise EOFError(str(error)) from None
+        self._size = len(said)
+        if how == "failed":
+            raise RequestError(kind, text)
+        return what
+
+    def _not_started(self, error: RequestError) -> Exception:
+        if error.kind == "LookupError":
+            finding = f"no Delta extension for version {error} is installed"
+        elif error.kind == "ModuleNotFoundError":
+            finding = str(error)
+        else:
+            return error
+        return QueryError("duckdb", finding, 'Run "make setup"')
 
     def _size_now(self) -> int:
         """Bytes of address space; 0 where the system does not tell (macOS, which does not bound it either)."""
@@ -149,27 +204,6 @@ class QueryProcess:
         except OSError:
             return 0
         return int(pages) * resource.getpagesize()
-
-    def _send(self, request: tuple[str, str]) -> None:
-        try:
-            self._connection.send_bytes(pickle.dumps(request))
-        except OSError as error:
-            raise self._lost(error) from None
-
-    def _answer(self) -> Any:
-        try:
-            said = self._connection.recv_bytes(2 * self.bytes_max)
-            how, what = read_answer(said)
-        except (EOFError, OSError) as error:
-            raise self._lost(error) from None
-        self._size = len(said)
-        if how == "failed":
-            raise RequestError(*what)
-        return what
-
-    def _lost(self, error: Exception) -> RequestError:
-        self.end()
-        return RequestError(LOST, str(error))
 
 
 def read_answer(said: bytes) -> Any:
@@ -186,6 +220,11 @@ class _Values(pickle.Unpickler):
             return _VALUES[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"{module}.{name} is no value of an answer") from None
+
+
+def _packages() -> list[str]:
+    """Where this process finds its packages, as far as they are folders: the other one finds them there too."""
+    return [folder for folder in sys.path if folder and Path(folder).is_absolute()]
 
 
 def memory_bytes(memory: str) -> int:

@@ -8,15 +8,17 @@ import importlib.util
 import os
 import pickle
 import signal
+import socket
 import sys
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from deltaworks.query.confine import bound_memory, no_files_grow, read_only
+from deltaworks.query.text import literal
+from deltaworks.query.wire import receive, send
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,12 +26,10 @@ if TYPE_CHECKING:
 
 INTERRUPT = ("interrupt", "")
 """The one request without an answer."""
-_ROWS_FIRST, _ROWS_MOST = 16, 1000
+_ROWS_FIRST, _ROWS_MAX = 16, 1000
 _ANSWER_BYTES = 1 << 20
 """A part of an answer is of about so many bytes, and of at most so many rows: wide rows come in smaller parts."""
-_BATCH_ROWS = 10_000
-BESIDE_BYTES = 512 << 20
-"""Address space beside what DuckDB counts as its memory: threads, PyArrow, the part of an answer that is on its way."""
+_BATCH_ROWS = 2048  # DuckDB's own unit; wide rows are cut smaller
 _PACKAGES = ("duckdb", "duckdb_extension_delta", "pyarrow", "pytz", "numpy")
 _SYSTEM = (
     "/usr",
@@ -56,11 +56,12 @@ _LIMITS = {  # fixed before DuckDB is locked
 def main() -> None:
     """Confine this process, open DuckDB, answer until the parent goes.
 
-    Arguments: descriptor of the connection, memory of DuckDB in its words and in bytes, folders that may be read.
+    Arguments: descriptor of the connection, memory of DuckDB in its words, bytes of address space that may be added to
+    what a start takes, folders that may be read.
     """
-    parent, memory, memory_bytes, *folders = sys.argv[1:]
+    descriptor, memory, more_bytes, *folders = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends this process
-    connection = Connection(int(parent))
+    connection = socket.socket(fileno=int(descriptor))
     asked: SimpleQueue[tuple[str, str]] = SimpleQueue()
     try:
         version = read_only(_readable([Path(folder) for folder in folders]))
@@ -68,13 +69,13 @@ def main() -> None:
         worker = Worker(memory=memory, folders=folders)
         # before memory is bounded: a thread needs some
         Thread(target=_listen, args=(connection, worker, asked), daemon=True).start()
-        bound_memory(int(memory_bytes) + BESIDE_BYTES)
+        bound_memory(int(more_bytes))
     except Exception as error:  # noqa: BLE001  # told, whatever it is: the parent has no other way to know
-        connection.send_bytes(_failed(error))
+        send(connection, _failed(error))
         return
-    connection.send_bytes(_said("done", version))
+    send(connection, _said("done", version))
     while True:
-        connection.send_bytes(worker.answer(*asked.get()))
+        send(connection, worker.answer(*asked.get()))
 
 
 class Worker:
@@ -108,17 +109,17 @@ class Worker:
 
     def _some_rows(self) -> bytes:
         said = _said("done", self._duckdb.fetchmany(self._rows))
-        self._rows = max(1, min(_ROWS_MOST, 4 * self._rows, self._rows * _ANSWER_BYTES // len(said)))
+        self._rows = max(1, min(_ROWS_MAX, 4 * self._rows, self._rows * _ANSWER_BYTES // len(said)))
         return said
 
     def _batch(self) -> bytes:
-        """The next batch as a stream of Arrow's own format; before the first its schema, after the last nothing."""
+        """The next rows in Arrow's stream format; before the first the schema alone, after the last nothing."""
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
         if self._batches is None:
             reader = self._duckdb.to_arrow_reader(_BATCH_ROWS)
-            self._batches = iter(reader)
+            self._batches = _in_parts(reader)
             pa.ipc.new_stream(sink, reader.schema).close()
         else:
             batch = next(self._batches, None)
@@ -133,17 +134,28 @@ class Worker:
         self._duckdb.interrupt()
 
 
-def _listen(connection: Connection, worker: Worker, asked: "SimpleQueue[tuple[str, str]]") -> None:
-    """Hand on what the parent asks; interrupt where it says so, and end where it is gone: nobody waits any more."""
-    while True:
-        try:
-            request = pickle.loads(connection.recv_bytes())  # noqa: S301  # of the parent
-        except (EOFError, OSError):
-            os._exit(0)
-        if request == INTERRUPT:
-            worker.interrupt()
-        else:
-            asked.put(request)
+def _in_parts(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """The same rows in batches of about as many bytes as a part of an answer has."""
+    for batch in batches:
+        rows = max(1, batch.num_rows * _ANSWER_BYTES // max(1, batch.nbytes))
+        for first in range(0, batch.num_rows, rows):
+            yield batch.slice(first, rows)
+
+
+def _listen(connection: socket.socket, worker: Worker, asked: "SimpleQueue[tuple[str, str]]") -> None:
+    """Hand on what the parent asks, interrupt where it says so, end where it is gone: nobody waits any more.
+
+    It ends too where a request cannot be read, for want of memory: the parent learns of it by that.
+    """
+    try:
+        while True:
+            request = pickle.loads(receive(connection))  # noqa: S301  # of the parent
+            if request == INTERRUPT:
+                worker.interrupt()
+            else:
+                asked.put(request)
+    finally:
+        os._exit(1)
 
 
 def _readable(folders: list[Path]) -> Iterator[Path]:
@@ -166,9 +178,9 @@ def _locked(memory: str, folders: list[str]) -> "duckdb.DuckDBPyConnection":
     if not extension.is_file():
         raise LookupError(duckdb.__version__)
     connection = duckdb.connect(":memory:", config={**_LIMITS, "memory_limit": memory})
-    connection.execute(f"LOAD {_literal(str(extension))}")
+    connection.execute(f"LOAD {literal(str(extension))}")
     connection.execute("SET TimeZone = 'UTC'")
-    allowed = ", ".join(_literal(f"{folder}/") for folder in folders)
+    allowed = ", ".join(literal(f"{folder}/") for folder in folders)
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")  # from here on only allowed_directories can be opened
     connection.execute("SET lock_configuration = true")
@@ -176,13 +188,24 @@ def _locked(memory: str, folders: list[str]) -> "duckdb.DuckDBPyConnection":
     return connection
 
 
+_KINDS = {
+    "interrupt": "InterruptException",
+    "out of memory": "OutOfMemoryException",
+    "io": "IOException",
+    "invalid input": "InvalidInputException",
+    "fatal": "FatalException",
+    "internal": "InternalException",
+}
+"""Names of DuckDB's errors by how their texts begin."""
+
+
 def _said(how: str, what: Any) -> bytes:
     return pickle.dumps((how, what), protocol=5)
 
 
 def _failed(error: Exception) -> bytes:
-    return _said("failed", (type(error).__name__, str(error)))
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    kind, text = type(error).__name__, str(error)
+    if type(error).__module__.partition(".")[0] != "duckdb":  # through PyArrow DuckDB's errors lose their kind
+        said = text.partition(":")[0].removesuffix(" Error").casefold()
+        kind = next((name for begin, name in _KINDS.items() if said.endswith(begin)), kind)
+    return _said("failed", (kind, text))

@@ -12,9 +12,17 @@ from deltaworks.analyst import Analyst, connect
 from deltaworks.errors import QueryError
 from deltaworks.query.functions import CALLED_IN_FROM, FUNCTIONS
 from deltaworks.query.process import RequestError
+from deltaworks.statements import read_statement
 from tests.chance import seeded
 from tests.small_lake import build_lake
 
+NEVER = (
+    *("write_blob", "write_log", "json_serialize_plan", "json_serialize_sql", "json_deserialize_sql", "getenv"),
+    *("current_setting", "getvariable", "nextval", "currval", "setseed", "sleep_ms", "pg_sleep", "current_query"),
+    *("get_delta_test_expression", "parse_delta_filter_logline", "parse_duckdb_log_message", "get_block_size"),
+    *("pg_get_viewdef", "in_search_path", "txid_current", "has_table_privilege", "inet_client_addr", "query"),
+    *("read_text", "read_blob", "read_csv", "glob", "delta_scan", "sniff_csv", "which_secret", "a_new_function"),
+)
 Call = tuple[str, list[str | None]]
 """A function and the types of its parameters."""
 SECRET = "hush-7d1f"
@@ -114,7 +122,16 @@ ESCAPES = [
     "show databases",
     "show variables",
     "select count(*) from (show tables)",
+    # by the name of a part of the query, where that does not hold
+    "select * from (with duckdb_databases as (select 1) select 1) a, duckdb_databases",
+    "with pragma_database_list as (select * from pragma_database_list) from pragma_database_list",
+    "select * from (with sqlite_master as (select 1) select 1) a, sqlite_master",
     # a query inside a text
+    "select json_serialize_plan('select write_blob(''{data}/evil'', ''x''::blob)', optimize := true)",
+    "explain select json_serialize_plan('select write_blob(''{data}/evil'', ''x''::blob)', optimize := true)",
+    "select list_transform(['select 1'], lambda q: json_serialize_plan(q))",
+    "select json_serialize_sql('select 1')",
+    "select json_deserialize_sql('{{}}')",
     "select * from query('from read_text(''{data}/secrets/shop'')')",
     "select * from query_table('{data}/page.csv')",
     "select * from json_execute_serialized_sql('{{}}')",
@@ -174,6 +191,49 @@ def test_escape_is_refused(analyst: Analyst, data: Path, escape: str, monkeypatc
     assert SECRET not in str(refused.value)
     assert "root:" not in str(refused.value)
     assert analyst.sql("select count(*) from gold.daily_orders").rows == [(2,)]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_escape_is_refused_by_its_text_alone(analyst: Analyst, data: Path, escape: str) -> None:
+    """Before anything is bound or run: what the system would refuse is another door."""
+    with pytest.raises(QueryError):
+        judge(escape.format(data=data), known=analyst.tables())
+
+
+def judge(text: str, *, known: tuple[str, ...]) -> None:
+    """Parse by a DuckDB of this process, and judge."""
+    with duckdb.connect() as parser:
+        read_statement(text, parse=lambda question: parser.execute(question).fetchall(), known=known)
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_no_function_of_these_is_ever_allowed(name: str) -> None:
+    """Each reads, writes, waits, keeps a state, tells of the machine, or takes SQL as text."""
+    with pytest.raises(QueryError, match="is not a function that may be called here"):
+        judge(f"select {name}()", known=())
+
+
+def test_comments_without_an_end_are_judged_at_once() -> None:
+    """Patterns that go back would try each way to split them."""
+    with pytest.raises(QueryError):
+        judge("/**/" * 5000 + "explain", known=())
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    """Before it is sent anywhere."""
+    with pytest.raises(QueryError, match="has more than 1,000,000 characters"):
+        judge("select 1 --" + "x" * 1_000_000, known=())
+
+
+def test_no_view_of_duckdb_is_reached_by_a_name_given_in_with(analyst: Analyst) -> None:
+    """Where the name does not hold, DuckDB takes its own view; a new version may bring new ones."""
+    views = analyst._process().all("select distinct view_name from duckdb_views() where internal", seconds=30)
+
+    for (name,) in views:
+        with pytest.raises(QueryError):
+            analyst.sql(f'select * from (with "{name}" as (select 1) select 1) a, "{name}"')
+
+    assert {("duckdb_databases",), ("sqlite_master",), ("pragma_database_list",)} <= set(views)
 
 
 def test_every_function_in_from_is_refused_but_a_few(analyst: Analyst) -> None:

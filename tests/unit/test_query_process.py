@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from deltalake import write_deltalake
 from deltaworks.analyst import Analyst, connect
 from deltaworks.errors import QueryError
 from deltaworks.query.process import QueryProcess, RequestError, read_answer
+from deltaworks.query.wire import TooLargeError, receive
 from tests.small_lake import build_lake, orders
 
 COUNT = "select count(*) from gold.daily_orders"
@@ -71,29 +73,35 @@ def process(lake: Path) -> Iterator[QueryProcess]:
 
 
 @pytest.mark.parametrize("sql", RUNAWAYS.values(), ids=RUNAWAYS)
-def test_a_runaway_ends_within_twice_its_limits_and_the_next_is_answered(analyst: Analyst, sql: str) -> None:
+def test_a_runaway_ends_and_the_next_is_answered(analyst: Analyst, sql: str) -> None:
     """Time, where DuckDB looks at no clock, and memory, where it counts none: the process has hard bounds."""
-    seconds = 2.0
-
-    began = time.monotonic()
     with pytest.raises(QueryError, match="stopped after 2 s|needs? more memory|needed more memory|answer is larger"):
-        analyst.sql(sql, timeout_seconds=seconds)
-    ended = time.monotonic()
-    used = _peak(analyst)
+        analyst.sql(sql, timeout_seconds=2)
 
-    assert ended - began < 2 * seconds
-    assert used < 2 * 500_000_000 + 512 * 2**20
     assert analyst.sql(COUNT).rows == [(2,)]
 
 
-def _peak(analyst: Analyst) -> int:
-    """Most memory that the process held so far, in bytes; 0 where it ended."""
-    process = analyst._open.process
-    if process is None or process.ended:
-        return 0
-    status = Path(f"/proc/{process.pid}/status")
-    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+def test_the_limits_of_the_process_are_the_systems(process: QueryProcess) -> None:
+    """What DuckDB does not count or does not look at is bounded all the same."""
+    limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="ascii")
+
+    soft = {line[:26].strip(): line[26:].split()[0] for line in limits.splitlines()[1:]}
+
+    assert soft["Max file size"] == soft["Max core file size"] == "0"
+    assert 500_000_000 < int(soft["Max address space"]) < 500_000_000 + 2**30
+
+
+def test_no_file_grows_where_there_is_no_landlock(tmp_path: Path) -> None:
+    """The limit alone: an empty file can be made, and no byte be written."""
+    code = "from deltaworks.query.confine import no_files_grow; no_files_grow(); open('new', 'wb', 0).write(b'x')"
+
+    tried = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+
+    assert "File too large" in tried.stderr
+    assert (tmp_path / "new").read_bytes() == b""
 
 
 def test_an_answer_is_bounded_in_bytes(lake: Path) -> None:
@@ -105,6 +113,8 @@ def test_an_answer_is_bounded_in_bytes(lake: Path) -> None:
             analyst.sql(many)
         with pytest.raises(QueryError, match="its answer is larger than 64MB"):
             analyst.arrow("select repeat('x', 1000) as x from range(200000)")
+        with pytest.raises(QueryError, match="its answer is larger than 64MB"):
+            analyst.sql("select true from range(10000000)")  # a byte each on its way, and much more in Python
         with analyst.stream(many) as (_, batches):
             sizes = [len(batch) for batch in batches]
 
@@ -229,7 +239,10 @@ def test_what_a_confined_process_tries_is_refused_by_the_system(tmp_path: Path, 
         kept = sorted((one.name, one.read_text()) for one in here.iterdir() if one.is_file())
         allowed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
 
-    assert int(refused.stdout) >= 1, "this machine has no Landlock: run the tests on one that has, as CI does"
+    version = int(refused.stdout)
+    assert version >= 1, "this machine has no Landlock: run the tests on one that has, as CI does"
+    if tried.endswith(", {port}))") and version < 4:
+        pytest.skip("Landlock keeps TCP connections from Linux 6.7 on")
     assert "PermissionError" in refused.stderr
     assert kept == [("there", "kept")]
     assert allowed.returncode == 0
@@ -274,6 +287,114 @@ def test_an_answer_runs_nothing() -> None:
     assert read_answer(pickle.dumps(plain)) == plain
     with pytest.raises(pickle.UnpicklingError, match="is no value of an answer"):
         read_answer(pickle.dumps(Evil()))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x80\x05",
+        b"no pickle",
+        pickle.dumps(1),
+        pickle.dumps(("done",)),
+        pickle.dumps(("failed", 1)),
+        pickle.dumps(("failed", ("a", "b", "c"))),
+        b"cos\nsystem\n(S'true'\ntR.",
+    ],
+)
+def test_an_answer_that_is_none_ends_the_process(lake: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes is an error of ours, and the next question is put to another process."""
+    with connect(lake) as analyst:
+        analyst.sql(COUNT)
+        with monkeypatch.context() as patched:
+            patched.setattr("deltaworks.query.process.receive", lambda *_, **__: said)
+            with pytest.raises(QueryError, match="the process that runs it ended"):
+                analyst.sql(COUNT)
+        rows = analyst.sql(COUNT).rows
+
+    assert rows == [(2,)]
+
+
+@pytest.mark.parametrize("begun", [b"\0", (1000).to_bytes(8, "big"), (1000).to_bytes(8, "big") + b"x", b"\xff" * 8])
+def test_a_message_that_stops_in_its_midst_holds_nobody(begun: bytes) -> None:
+    """The time is that of the whole message; one that is announced as too large is not waited for."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(begun)
+
+        with pytest.raises((TimeoutError, TooLargeError)):
+            receive(ours, seconds=0.2, bytes_max=10_000)
+
+
+def test_a_question_that_nobody_takes_ends(process: QueryProcess) -> None:
+    """A process that was stopped reads nothing, and a long text does not fit into the socket."""
+    os.kill(process.pid, signal.SIGSTOP)
+
+    with pytest.raises(RequestError) as told:
+        process.all("select 1 --" + "x" * 3_000_000, seconds=0.5)
+
+    assert told.value.kind == "InterruptException"
+    assert process.ended
+
+
+def test_an_hour_of_eternity_is_a_time_too(lake: Path) -> None:
+    """Whoever wants no limit says a large one."""
+    with connect(lake) as analyst:
+        rows = [analyst.sql(COUNT, timeout_seconds=seconds).rows for seconds in (1e7, 1e12, float("inf"))]
+
+    assert rows == [[(2,)]] * 3
+
+
+def test_wide_rows_and_many_tables_fit(tmp_path: Path) -> None:
+    """Arrow's batches are cut by bytes; each open table of the extension takes address space of its own."""
+    lake = tmp_path / "lake"
+    for number in range(90):
+        write_deltalake(lake / f"gold/t{number}", orders(1))
+    with connect(lake, memory="100MB") as analyst:
+        every = analyst.sql(" union all ".join(f"select count(*) from gold.t{number}" for number in range(90))).rows
+        wide = analyst.arrow("select repeat('x', 100000) as x from range(500)")
+
+    assert len(every) == 90
+    assert wide.num_rows == 500
+
+
+def test_closing_ends_what_another_thread_asks(lake: Path) -> None:
+    """It hears that the lake was closed; no process is left, whenever it was."""
+    analyst, told = connect(lake), list[str]()
+
+    def ask() -> None:
+        try:
+            while True:
+                analyst.sql("select levenshtein(repeat('a', 30000), repeat('b', 30000))")
+        except QueryError as error:
+            told.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until = time.monotonic() + 20
+    while analyst._session.process is None and time.monotonic() < until:
+        time.sleep(0.01)
+    process = analyst._session.process
+    analyst.close()
+    asking.join(timeout=20)
+
+    assert process is not None
+    assert process.ended
+    assert told == [f"{lake}: this lake was closed. Open it again."]
+
+
+def test_a_forked_process_takes_nothing_away(lake: Path) -> None:
+    """Its end is not the end of who forked it."""
+    with connect(lake) as analyst:
+        analyst.sql(COUNT, as_of=datetime.now(UTC))
+        forked = os.fork()
+        if forked == 0:
+            analyst._end()
+            os._exit(0)
+        os.waitpid(forked, 0)
+        rows, there = analyst.sql(COUNT).rows, analyst._session.past.exists()
+
+    assert rows == [(2,)]
+    assert there
 
 
 def test_every_kind_of_value_comes_through(process: QueryProcess) -> None:

@@ -8,6 +8,7 @@ from psycopg import sql
 
 from deltaworks import served
 from deltaworks.errors import QueryError
+from deltaworks.local.postgres import only_read
 from deltaworks.served import ask
 from tests.scratch_postgres import ScratchPostgres
 
@@ -25,6 +26,7 @@ def reader(postgres: ScratchPostgres, request: pytest.FixtureRequest) -> str:
         connection.execute(sql.SQL("alter role {} password {}").format(sql.Identifier(ROLE), sql.Literal(PASSWORD)))
         connection.execute("create table people as select n as id, 'x' || n as name from generate_series(1, 3) n")
         connection.execute(sql.SQL("grant select on people to {}").format(sql.Identifier(ROLE)))
+    only_read(owner)
     return psycopg.conninfo.make_conninfo(owner, user=ROLE, password=PASSWORD)
 
 
@@ -66,6 +68,11 @@ WRITING = (
     "select pg_read_file('postgresql.conf')",
     "prepare transaction 'kept'",
     "select nextval('people_seq')",
+    "select pg_logical_emit_message(false, 'p', repeat('x', 1000000))",
+    "select pg_terminate_backend(pid) from pg_stat_activity where usename = current_user and pid <> pg_backend_pid()",
+    "select pg_notify('x', 'y')",
+    "select 1 \0; drop table people",
+    "select '\ud800'",
 )
 
 
@@ -114,3 +121,26 @@ def test_time_and_bytes_are_bounded(reader: str, monkeypatch: pytest.MonkeyPatch
         ask(reader, "select repeat('x', 1000) from generate_series(1, 100000)")
     with pytest.raises(QueryError, match="not answered after 0.5 s"):
         ask(reader, "select set_config('statement_timeout', '0', false), pg_sleep(60)", timeout_seconds=0.5)
+
+
+BY_ANOTHER_CLIENT = (
+    "select lo_create(0)",
+    "select lo_from_bytea(0, 'x')",
+    "create temp table mine as select 1",
+    "create table mine (a int)",
+    "insert into people values (4, 'x')",
+    "select pg_logical_emit_message(false, 'p', 'x')",
+    "select pg_terminate_backend(1)",
+    "alter role postgres password 'stolen'",
+)
+
+
+@pytest.mark.parametrize("text", BY_ANOTHER_CLIENT)
+def test_the_role_itself_has_no_right_to_write(postgres: ScratchPostgres, reader: str, text: str) -> None:
+    """Also in a transaction that may write, asked by a client that is not ours."""
+    before = state(postgres, reader)
+
+    with psycopg.connect(reader) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(text.encode())
+
+    assert state(postgres, reader) == before
