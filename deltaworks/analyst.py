@@ -50,6 +50,7 @@ _OF_A_READER = re.compile(
 )
 """How it says so."""
 _LOOK_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
 _ROW_BYTES, _VALUE_BYTES = 56, 40
 _FATAL = {"FatalException", "InternalException"}
 """After these it answers no more."""
@@ -507,8 +508,12 @@ class _Session:
         self.closed = True
         if self.process is not None:
             self.process.kill()
-        with self._lock:
-            self.end()
+        # who is in the midst of an answer, and does not read on, is not waited for: its process is gone already
+        if self._lock.acquire(timeout=_CLOSE_SECONDS):
+            try:
+                self.end()
+            finally:
+                self._lock.release()
         shutil.rmtree(self.past, ignore_errors=True)
 
 

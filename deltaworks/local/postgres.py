@@ -229,7 +229,8 @@ def _write(path: Path, text: str) -> None:
 def only_read(dsn: str) -> None:
     """Let roles that only read leave nothing on the disk of this database, and end nobody else's session.
 
-    Whatever is said: Postgres lets everybody make temporary tables, large objects and messages in its log.
+    Whatever is said: Postgres lets everybody make temporary tables, large objects and messages in its log. The owner
+    of the database keeps these rights.
     """
     with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
         database = sql.Identifier(connection.info.dbname)
@@ -239,8 +240,12 @@ def only_read(dsn: str) -> None:
             " where pronamespace = 'pg_catalog'::regnamespace and proname = any(%s)",
             (list(_OF_WRITERS),),
         ).fetchall()
+        ours = "select pg_get_userbyid(datdba) from pg_database where datname = current_database()"
+        ((owner,),) = connection.execute(ours).fetchall()
         for (function,) in found:
             connection.execute(f"revoke execute on function pg_catalog.{function} from public".encode())
+            give = sql.SQL("grant execute on function pg_catalog.{} to {}")
+            connection.execute(give.format(sql.SQL(function), sql.Identifier(owner)))
 
 
 def _grant(settings: Settings, server: str, role: str, database: str) -> None:

@@ -382,6 +382,30 @@ def test_closing_ends_what_another_thread_asks(lake: Path) -> None:
     assert told == [f"{lake}: this lake was closed. Open it again."]
 
 
+def test_closing_waits_for_nobody_who_does_not_read_on(lake: Path) -> None:
+    """A thread in the midst of an answer holds the lake; the process goes all the same."""
+    analyst, reading, closed = connect(lake), threading.Event(), threading.Event()
+
+    def read() -> None:
+        with analyst.stream("from range(100000)") as (_, batches):
+            next(batches)
+            reading.set()
+            closed.wait(timeout=20)
+
+    other = threading.Thread(target=read)
+    other.start()
+    assert reading.wait(timeout=20)
+    process = analyst._session.process
+    analyst.close()
+    there = other.is_alive()
+    closed.set()
+    other.join(timeout=20)
+
+    assert there
+    assert process is not None
+    assert process.ended
+
+
 def test_a_forked_process_takes_nothing_away(lake: Path) -> None:
     """Its end is not the end of who forked it."""
     with connect(lake) as analyst:
