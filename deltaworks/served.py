@@ -78,7 +78,10 @@ def _described(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> 
     if told.status == psycopg.pq.ExecStatus.COMMAND_OK:
         told = connection.pgconn.describe_prepared(b"")
     if told.status != psycopg.pq.ExecStatus.COMMAND_OK:
-        raise psycopg.errors.error_from_result(told)
+        error = psycopg.errors.error_from_result(told)
+        if "multiple commands" in str(error):
+            raise QueryError("query", "holds more than one statement", "Give exactly one")
+        raise error
     if told.nfields == 0:
         raise QueryError("query", "gives no rows", "Write a select")
     columns = []

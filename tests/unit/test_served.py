@@ -89,6 +89,13 @@ def test_nothing_is_changed_whatever_is_said(postgres: ScratchPostgres, reader: 
     assert ask(reader, "select count(*) as n from people").dicts() == [{"n": 3}]
 
 
+@pytest.mark.parametrize("text", SEVERAL)
+def test_several_statements_are_named(reader: str, text: str) -> None:
+    """Not in the words of a protocol that nobody here has heard of."""
+    with pytest.raises(QueryError, match="query: holds more than one statement. Give exactly one"):
+        ask(reader, text)
+
+
 @pytest.mark.parametrize("text", ["rollback", "commit", "set statement_timeout = 0", "begin read write", "listen x"])
 def test_what_gives_no_rows_is_refused(postgres: ScratchPostgres, reader: str, text: str) -> None:
     """Alone these change nothing beyond their own connection, which ends."""
