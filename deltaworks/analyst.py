@@ -191,7 +191,7 @@ class Analyst:
         self, sql: str, as_of: datetime | None, seconds: float
     ) -> Iterator[tuple["_Question", tuple[ResultColumn, ...]]]:
         """A statement that runs, and the columns of its answer; errors are in our words, here and where it is used."""
-        with self._session.asking(), self._own_errors(seconds), self._one_at_a_time() as begin:
+        with self._session.lock, self._own_errors(seconds), self._one_at_a_time() as begin:
             folders = self._folders()
             if not folders:
                 raise QueryError(str(self.lake), "no tables here yet", 'Run "deltaworks up" and start an app')
@@ -245,8 +245,11 @@ class Analyst:
                 session.process, session.folders = QueryProcess(folders, memory=self._memory, tables=tables), there
         if session.closed or session.process is None:
             session.end()
-            raise QueryError(str(self.lake), "this lake was closed", "Open it again")
+            raise self._was_closed()
         return session.process
+
+    def _was_closed(self) -> QueryError:
+        return QueryError(str(self.lake), "this lake was closed", "Open it again")
 
     def _bound(self, size: int) -> None:
         if size > self._bytes_max:
@@ -262,7 +265,7 @@ class Analyst:
             if error.kind in _FATAL:
                 self._session.end()
             if self._session.closed:
-                raise QueryError(str(self.lake), "this lake was closed", "Open it again") from None
+                raise self._was_closed() from None
             raise _in_our_words(error, timeout_seconds) from None
 
     def _find_broken_file(self, tables: tuple[str, ...]) -> None:
@@ -275,25 +278,30 @@ class Analyst:
             return
         question = _Question(process, _LOOK_SECONDS)
         with suppress(RequestError):  # then what DuckDB said first is left to say
-            for folder, version in (self._opened[name] for name in self._parts_of(tables) if name in self._opened):
-                at = "" if version is None else f", version={version}"
-                listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}{at})"  # noqa: S608  # quoted
-                for (file,) in question.all(listed):
-                    if not Path(file).exists() or not self._is_whole(question, file):
+            for folder, version in self._opened_for(tables):
+                for file in self._data_files(question, folder, version):
+                    if not file.exists() or not self._is_whole(question, file):
                         name = f"{folder.parent.name}.{folder.name}"
                         again = "" if folder.parent.name == "bronze" else f', or run "deltaworks rebuild {name}"'
-                        finding = f"its file {Path(file).name} is missing or damaged"
+                        finding = f"its file {file.name} is missing or damaged"
                         raise QueryError(name, finding, f"Bring it back from a copy{again}")
 
-    def _parts_of(self, tables: tuple[str, ...]) -> list[str]:
-        """The tables behind these names: each app's part, where a name stands for several."""
+    def _opened_for(self, tables: tuple[str, ...]) -> list[tuple[Path, int | None]]:
+        """Folder and version of what was opened for these names: each app's part, where a name stands for several."""
         begins = tuple(_OF_APPS[name] for name in tables if name in _OF_APPS)
-        return [name for name in self._opened if name in tables or (begins and name.startswith(begins))]
+        return [opened for name, opened in self._opened.items() if name in tables or name.startswith(begins)]
 
-    def _is_whole(self, question: "_Question", file: str) -> bool:
+    def _data_files(self, question: "_Question", folder: Path, version: int | None) -> list[Path]:
+        """The data files of a table's newest version, or of another."""
+        at = "" if version is None else f", version={version}"
+        listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}{at})"  # noqa: S608  # the path is a literal
+        return [Path(file) for (file,) in question.all(listed)]
+
+    def _is_whole(self, question: "_Question", file: Path) -> bool:
         """Whether all that is in a data file can be read."""
+        source = literal(str(file))
         try:
-            question.all(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({literal(file)})")  # noqa: S608  # quoted
+            question.all(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({source})")  # noqa: S608  # the path is a literal
         except RequestError as error:
             if error.kind in _OF_A_FILE:
                 return False
@@ -400,8 +408,7 @@ class Analyst:
 
     def _has_its_files(self, question: "_Question", folder: Path, version: int) -> bool:
         """DuckDB would find out too, but in the middle of an answer."""
-        listed = f"SELECT data_file FROM delta_list_files({literal(str(folder))}, version={version})"  # noqa: S608  # quoted
-        return all(Path(file).exists() for (file,) in question.all(listed))
+        return all(file.exists() for file in self._data_files(question, folder, version))
 
     def _parts(self, question: "_Question", begin: str) -> str:
         """SQL for the newest rows of the tables whose names begin so, as of one."""
@@ -487,13 +494,9 @@ class _Session:
         self.process: QueryProcess | None = None
         self.folders: list[tuple[int, int]] = []
         """Device and inode of what it may read: the folders that were there when it began."""
-        self._lock, self._owner = RLock(), os.getpid()
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """One question at a time."""
-        with self._lock:
-            yield
+        self.lock = RLock()
+        """Held by the one question that is asked."""
+        self._owner = os.getpid()
 
     def end(self) -> None:
         """End the process; another one can be started."""
@@ -509,11 +512,11 @@ class _Session:
         if self.process is not None:
             self.process.kill()
         # who is in the midst of an answer, and does not read on, is not waited for: its process is gone already
-        if self._lock.acquire(timeout=_CLOSE_SECONDS):
+        if self.lock.acquire(timeout=_CLOSE_SECONDS):
             try:
                 self.end()
             finally:
-                self._lock.release()
+                self.lock.release()
         shutil.rmtree(self.past, ignore_errors=True)
 
 

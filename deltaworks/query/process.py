@@ -1,6 +1,7 @@
 """The process that answers analysts, seen from the one that asks: started, asked, ended when its time is up."""
 
 import io
+import json
 import pickle
 import re
 import resource
@@ -151,23 +152,26 @@ class QueryProcess:
             raise RequestError("InterruptException", "time is up")
         grace = min(seconds / 2, _GRACE_SECONDS)
         try:
-            send(self._connection, pickle.dumps((what, sql)), seconds=seconds)
-            if not waits(self._connection, seconds=seconds):
-                send(self._connection, pickle.dumps(INTERRUPT), seconds=grace)
-                if not waits(self._connection, seconds=grace):
-                    raise TimeoutError  # noqa: TRY301  # the same as where a message stops in its midst
-            return self._answer(max(grace, 0.5))
+            send(self._connection, json.dumps((what, sql)).encode(), seconds=seconds)
+            if waits(self._connection, seconds=seconds) or self._interrupted(grace):
+                return self._answer(max(grace, 0.5))
         except RequestError:
             raise
         except TimeoutError:
-            self.end()
-            raise RequestError("InterruptException", "time is up") from None
+            pass  # a message that stopped in its midst is an answer that did not come
         except (EOFError, OSError) as error:
             self.end()
             raise RequestError(LOST, str(error)) from None
         except BaseException:  # Ctrl-C: what comes next would be taken for the answer to another question
             self.end()
             raise
+        self.end()
+        raise RequestError("InterruptException", "time is up")
+
+    def _interrupted(self, seconds: float) -> bool:
+        """Interrupt the query; whether that brought an answer within so many seconds."""
+        send(self._connection, json.dumps((INTERRUPT, "")).encode(), seconds=seconds)
+        return waits(self._connection, seconds=seconds)
 
     def _answer(self, seconds: float) -> Any:
         try:
@@ -181,7 +185,7 @@ class QueryProcess:
             ) from None
         except (EOFError, OSError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a process says that is not ours any more
+        except Exception as error:  # noqa: BLE001  # bytes of one that was taken over may raise anything when they are read
             raise EOFError(str(error)) from None
         self._size = len(said)
         if how == "failed":

@@ -5,6 +5,7 @@ what comes from here.
 """
 
 import importlib.util
+import json
 import os
 import pickle
 import signal
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-INTERRUPT = ("interrupt", "")
+INTERRUPT = "interrupt"
 """The one request without an answer."""
 _ROWS_FIRST, _ROWS_MAX = 16, 1000
 _ANSWER_BYTES = 1 << 20
@@ -149,11 +150,11 @@ def _listen(connection: socket.socket, worker: Worker, asked: "SimpleQueue[tuple
     """
     try:
         while True:
-            request = pickle.loads(receive(connection))  # noqa: S301  # of the parent
-            if request == INTERRUPT:
+            what, sql = json.loads(receive(connection))
+            if what == INTERRUPT:
                 worker.interrupt()
             else:
-                asked.put(request)
+                asked.put((what, sql))
     finally:
         os._exit(1)
 

@@ -336,7 +336,7 @@ def test_a_question_that_nobody_takes_ends(process: QueryProcess) -> None:
     assert process.ended
 
 
-def test_an_hour_of_eternity_is_a_time_too(lake: Path) -> None:
+def test_a_time_beyond_what_clocks_count_is_no_limit(lake: Path) -> None:
     """Whoever wants no limit says a large one."""
     with connect(lake) as analyst:
         rows = [analyst.sql(COUNT, timeout_seconds=seconds).rows for seconds in (1e7, 1e12, float("inf"))]
