@@ -24,6 +24,7 @@ from urllib3.util import parse_url
 from shop.notify.confirmation import Confirmation
 
 _TELL_SECONDS = 4.0  # for all that one channel does; a member that stops has 15 s, and may be at the first of two
+_REST_SECONDS = 1.0  # after that, for reading what has come by then
 _CONNECT_SECONDS = 2.0  # for each address of a name, and for what TLS says first; the resolver has its own bounds
 _KINDS: dict[str, type[http.client.HTTPConnection]] = {
     "http": http.client.HTTPConnection,
@@ -136,15 +137,17 @@ class Mail:
 @contextmanager
 def _cut_at(until: float, line: socket.socket) -> Iterator[None]:
     """Cut a connection at a moment. A socket's timeout bounds each read: a byte now and then would go on for ever."""
-    late = threading.Event()
+    late, over = threading.Event(), threading.Event()
 
     def cut() -> None:
         late.set()
         with suppress(OSError):  # closed meanwhile
-            line.shutdown(socket.SHUT_RDWR)
+            line.shutdown(socket.SHUT_RD)  # what came before is still read: a reset would take the status with it
+            if not over.wait(_REST_SECONDS):
+                line.shutdown(socket.SHUT_RDWR)  # it always had more to say
 
     left = max(until - time.monotonic(), 0.0)
-    line.settimeout(left + 1)  # the cut comes first
+    line.settimeout(left + _REST_SECONDS)  # the cut comes first
     timer = threading.Timer(left, cut)
     timer.start()
     try:
@@ -154,6 +157,7 @@ def _cut_at(until: float, line: socket.socket) -> Iterator[None]:
             raise TimeoutError from None
         raise
     finally:
+        over.set()
         timer.cancel()
 
 
