@@ -42,6 +42,10 @@ class ForeignCommitError(LakeError):
     """Somebody who does not own the table committed to it."""
 
 
+class NewerEntryError(LakeError):
+    """A commit was made by a version of this software that knows more than this one."""
+
+
 class CommitLostError(LakeError):
     """The version that a commit was made for is taken."""
 

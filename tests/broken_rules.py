@@ -25,6 +25,12 @@ class Shop:
         self.folder = part_of_shop(folder, *FIRST)
         shutil.copytree(ROOT / "shop", folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
 
+    def without_gold(self) -> "Shop":
+        """Take out what is computed from other tables: it needs a transform, and so Spark."""
+        for name in ("tables", "expectations"):
+            shutil.rmtree(self.folder / name / "gold")
+        return self
+
     def edit(self, suite: str, old: str, new: str) -> None:
         """Replace a text of a suite that is there once."""
         path = self.folder / "expectations" / suite

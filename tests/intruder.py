@@ -20,7 +20,7 @@ class Intruder:
         self.delta = deltalake.DeltaTable(str(self.path))
         self.log = self.path / "_delta_log" / f"{self.delta.version():020d}.json"
         info = next(line["commitInfo"] for line in self._lines() if "commitInfo" in line)
-        entry = Entry.from_json(info["userMetadata"])
+        entry = Entry.from_json(info["userMetadata"], place=table)
         assert entry is not None
         self.entry = entry
 

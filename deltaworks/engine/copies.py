@@ -41,7 +41,7 @@ def _newest_first(table: Path, which: ds.Expression) -> Iterator[Logged]:
         yield Logged(
             version=version,
             at=row["committed_at"],
-            entry=Entry.from_json(row["entry"]),
+            entry=Entry.from_json(row["entry"], place=name),
             text=row["entry"],
             rows_added=row["rows_added"],
             rows_updated=row["rows_updated"],

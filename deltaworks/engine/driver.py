@@ -264,7 +264,7 @@ class Driver:
         """Whether the stream has looked for rows once: its first batch is not to wait for a turn that has none yet."""
         if not self._looked:
             late = time.monotonic() - self._started_at > LOOK_SECONDS_MAX
-            self._looked = late or self.flow.pulse.batches > 0 or query.status["message"].startswith("Waiting")
+            self._looked = late or self.flow.status.batches > 0 or query.status["message"].startswith("Waiting")
         return self._looked
 
     def _still_ours(self) -> None:
@@ -285,7 +285,7 @@ class Driver:
             if self.failure is not None:  # the query is about to say so
                 return
             # while batches come, who is behind has had a slice in each: another one here would hold up the next batch
-            seen, self._batches_seen = self._batches_seen, self.flow.pulse.batches
+            seen, self._batches_seen = self._batches_seen, self.flow.status.batches
             if seen == self._batches_seen and self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)

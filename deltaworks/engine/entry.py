@@ -1,9 +1,11 @@
 """The ledger entry: what a commit consumed and did, stored in the commit itself."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
+
+from deltaworks.errors import NewerEntryError
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
@@ -11,6 +13,7 @@ Kind = Literal[
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
+"""Goes up when a reader that knows every name of an entry must not go on from it all the same."""
 Offsets = Mapping[str, Mapping[str, int]]
 
 
@@ -161,14 +164,20 @@ class Entry:
         return 0 if self.replaced is None else self.replaced[0]
 
     @classmethod
-    def from_json(cls, text: str | None) -> Self | None:
-        """Read an entry back; None when the text is not one of ours (a foreign commit)."""
+    def from_json(cls, text: str | None, *, place: str) -> Self | None:
+        """Read an entry back; None when the text is not one of ours (a foreign commit).
+
+        Raises NewerEntryError, which names the `place`, where a newer version wrote what this one does not know: every
+        entry says all again that the one before said, and the next would leave it out.
+        """
         try:
             raw: Any = json.loads(text or "null")
-            if not isinstance(raw, dict) or "kind" not in raw or "epoch" not in raw:
+            if not isinstance(raw, dict) or not isinstance(raw.get("kind"), str) or "epoch" not in raw:
                 return None
-            known = {f.name for f in fields(cls)}
-            values = {name: value for name, value in raw.items() if name in known}
+            newer = next(_unknown(raw), None)
+            if newer is not None:
+                raise NewerEntryError(place, f"was written by a newer Deltaworks ({newer})", _BACK)
+            values = dict(raw)
             position = raw.get("position", {})
             replays = tuple(Replay(**one) for one in position.get("replays", ()))
             strays = tuple(position.get("strays", ()))
@@ -182,7 +191,7 @@ class Entry:
             values["gaps"] = tuple(tuple(gap) for gap in raw.get("gaps", ()))
             values["counts"], values["totals"] = Counts(**raw.get("counts", {})), Counts(**raw.get("totals", {}))
             return cls(**values)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, AttributeError):
             return None
 
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
@@ -190,6 +199,25 @@ class Entry:
         counts: Counts = changes.pop("counts", Counts())
         own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
+
+
+def _unknown(raw: Mapping[str, Any]) -> Iterator[str]:
+    """What an entry says that this version has no word for."""
+    if raw.get("format", FORMAT) > FORMAT:
+        yield f"an entry of format {raw['format']}, where this one knows {FORMAT}"
+    if raw["kind"] not in get_args(Kind):
+        yield f'an entry of kind "{raw["kind"]}"'
+    position = raw.get("position", {})
+    parts = [
+        ("", Entry, [raw]),
+        ("position.", Position, [position]),
+        ("position.replays.", Replay, position.get("replays", ())),
+        ("position.unfit.", Unfit, position.get("unfit", ())),
+        ("counts.", Counts, [raw.get("counts", {}), raw.get("totals", {})]),
+    ]
+    for where, kind, values in parts:
+        known = {one.name for one in fields(kind)}
+        yield from (f'its entry says "{where}{name}"' for value in values for name in value if name not in known)
 
 
 def ahead(side: Entry, main: Entry, *, of_tables: bool) -> bool:
@@ -211,4 +239,5 @@ def _without_empty(value: Any) -> Any:
     return value
 
 
+_BACK = "Run that version again, or bring back a copy of the lake from before it ran"
 _ZERO_LEFT_OUT = {f.name for f in fields(Counts)}

@@ -19,8 +19,8 @@ from deltaworks.engine import stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
-from deltaworks.engine.detached import Clock, Detachments, is_tables_own
-from deltaworks.engine.entry import Counts, Entry, ahead
+from deltaworks.engine.detached import Clock, Detached, Detachments, is_tables_own
+from deltaworks.engine.entry import Counts, Entry, Offsets, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
@@ -84,19 +84,35 @@ ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
 
 
-@dataclass(kw_only=True)
-class Pulse:
-    """What the heartbeat tells: counted since this driver started."""
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """A table's version, and the rows that it has read and refused since this driver started."""
+
+    version: int
+    read: int
+    refused: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowStatus:
+    """What the heartbeat tells, as it was after the last table's turn; counted since this driver started.
+
+    Nothing of it changes: whoever works puts another in its place, and any thread may read the one that is there.
+    `rows` are those of bronze, times seconds since 1970, `offsets` the next ones as committed to bronze.
+    """
 
     batches: int = 0
     rows: int = 0
     last_batch_at: float | None = None
     last_commit_at: float | None = None
-    tables: dict[str, Counts] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=dict)
+    tables: Mapping[str, TableStatus] = field(default_factory=dict)
+    behind: tuple[str, ...] = ()
+    detached: Mapping[str, Detached] = field(default_factory=dict)
 
 
 class Flow:
-    """Owns the app's tables. Not thread-safe: hold the app's lock."""
+    """Owns the app's tables. Not thread-safe: hold the app's lock; without it read `status` alone."""
 
     def __init__(
         self,
@@ -128,7 +144,8 @@ class Flow:
         self.detached = Detachments(clock=clock)
         self.commits_kept, self.commits_opened = COMMITS_KEPT, COMMITS_OPENED
         self._trim_next = 0
-        self.pulse = Pulse()
+        self.status = FlowStatus()
+        self._counts: dict[str, Counts] = {}
         self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
         self._large = path == "spark"
@@ -141,6 +158,7 @@ class Flow:
         self.files_of_book = SmallFiles(files_max=FILES_MIN, sizes=SIZES)  # nobody gives orders for it
         self.book = RecordBook(app=app, epoch=epoch, lake=settings.lake)
         self.turns = Turns(app=app, epoch=epoch, lake=settings.lake, guard=guard)
+        self._tell()
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -365,9 +383,7 @@ class Flow:
             took += self._note(writer, turn)
         if self.path == "auto":
             self._large = rows is None and took > self.settings.app(self.app).rows_per_batch_max // ARROW_AGAIN
-        self.pulse.batches += 1
-        self.pulse.rows += took
-        self.pulse.last_batch_at = time.time()
+        self._tell(batches=self.status.batches + 1, rows=self.status.rows + took, last_batch_at=time.time())
         self.turn(spark, last=lagging)
         self.tend()
         return took
@@ -719,6 +735,7 @@ class Flow:
                 raise
             self.detached.failed(name, error)
             self.inputs[name].fresh = None
+            self._tell()
             return
         self.detached.recovered(name)
         self._note(writer, turn)
@@ -767,6 +784,7 @@ class Flow:
             self._recorded_at = -RECORD_SECONDS if more else now
             self.turns.tell()
         self.tend()
+        self._tell()
 
     def tend(self) -> None:
         """Give logs their checkpoints, and have very many small files put together in one table that is at work."""
@@ -825,14 +843,27 @@ class Flow:
     def _note(self, writer: Writer | RawWriter, turn: Turn | None) -> int:
         if turn is None:
             return 0
-        self.pulse.tables[turn.table] = self.pulse.tables.get(turn.table, Counts()) + turn.counts
+        self._counts[turn.table] = self._counts.get(turn.table, Counts()) + turn.counts
         # a position that is only remembered is no commit; what is judged again was read before
         passed_by = turn.counts.not_mine + turn.counts.filtered
-        if turn.counts.read > passed_by or turn.counts.refused < 0 or turn.counts.late < 0:
-            self.pulse.last_commit_at = time.time()
+        committed = turn.counts.read > passed_by or turn.counts.refused < 0 or turn.counts.late < 0
+        self._tell(last_commit_at=time.time() if committed else self.status.last_commit_at)
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)
         return turn.counts.read
+
+    def _tell(self, **changes: Any) -> None:
+        """Put a status of now in the place of the last one; `changes` are what is not read off the tables."""
+        tables = {
+            name: TableStatus(version=source.table.version, read=counts.read, refused=counts.refused)
+            for name, source in self.inputs.items()
+            for counts in (self._counts.get(name, Counts()),)
+        }
+        behind = tuple(writer.declared.name for writer in self.writers if writer.behind())
+        self.status = replace(
+            self.status, offsets=self.offsets(), tables=tables, behind=behind, detached=dict(self.detached.tables),
+            **changes,
+        )  # fmt: skip
 
     def _committer(self, spark: SparkSession | None) -> Committer:
         limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max

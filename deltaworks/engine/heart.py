@@ -7,6 +7,7 @@ makes progress is judged from what the beat says, not from the beat itself.
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -21,11 +22,32 @@ from deltaworks.errors import ControlError, LeaseLostError
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 5.0
+RATE_SECONDS = 60.0
+"""Rows are counted as a batch ends, and one may take longer than from one look to the next."""
 GAPS_EACH = 3
 """The broker is asked about gaps in every so many looks..."""
 GAPS_SECONDS_MAX = 2.0
 """...and not for longer: a long backlog of them must not hold up what the heartbeat tells."""
 log = logging.getLogger("deltaworks.heart")
+
+
+class Rate:
+    """How much a count has risen lately, by the second."""
+
+    def __init__(self, *, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """The count begins at 0; `seconds` say how long "lately" is."""
+        self._seconds, self._clock = seconds, clock
+        self._known = deque([(clock(), 0)])
+        self.per_second = 0.0
+
+    def note(self, count: int) -> None:
+        """Tell the count as it is now: the rate is from the last one that is old enough, or the first, to this."""
+        now = self._clock()
+        self._known.append((now, count))
+        while len(self._known) > 2 and self._known[1][0] <= now - self._seconds:  # one from before it stays
+            self._known.popleft()
+        since, before = self._known[0]
+        self.per_second = (count - before) / (now - since) if now > since else 0.0
 
 
 class Heart:
@@ -42,7 +64,7 @@ class Heart:
         self._broker: Broker | None = None
         self._examiner: Examiner | None = None
         self._ends: dict[str, dict[str, Edge]] = {}
-        self._rate, self._rate_rows, self._looked_at = 0.0, 0, time.monotonic()
+        self._rate = Rate(seconds=RATE_SECONDS)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
         # a broker that is away answers late: the lease must be renewed meanwhile
@@ -92,34 +114,29 @@ class Heart:
         flow = self._flow
         if flow is None:
             return {"batches": 0, "rows": 0, "rows_per_second": 0.0, "lag": {}, "tables": {}, "error": self.error}
-        pulse, offsets = flow.pulse, flow.offsets()
+        status = flow.status
         lag = {
-            topic: {p: max(0, edge.high - offsets.get(topic, {}).get(p, edge.low)) for p, edge in parts.items()}
+            topic: {p: max(0, edge.high - status.offsets.get(topic, {}).get(p, edge.low)) for p, edge in parts.items()}
             for topic, parts in self._ends.items()
         }
-        tables = {}
-        for name, source in list(flow.inputs.items()):
-            counts = pulse.tables.get(name)
-            tables[name] = {
-                "version": source.table.version,
-                "rows_in": counts.read if counts else 0,
-                "refused": counts.refused if counts else 0,
-            }
         return {
-            "batches": pulse.batches,
-            "rows": pulse.rows,
-            "rows_per_second": round(self._rate, 1),
+            "batches": status.batches,
+            "rows": status.rows,
+            "rows_per_second": round(self._rate.per_second, 1),
             "lag": lag,
-            "last_batch_at": _iso(pulse.last_batch_at),
-            "last_commit_at": _iso(pulse.last_commit_at),
-            "behind": [writer.declared.name for writer in flow.writers if writer.behind()],
+            "last_batch_at": _iso(status.last_batch_at),
+            "last_commit_at": _iso(status.last_commit_at),
+            "behind": list(status.behind),
             "detached": {
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
-                for name, one in list(flow.detached.tables.items())
+                for name, one in status.detached.items()
             },
             "outlets": [] if self._outlets is None else self._outlets.progress(),
             "error": self.error,
-            "tables": tables,
+            "tables": {
+                name: {"version": one.version, "rows_in": one.read, "refused": one.refused}
+                for name, one in status.tables.items()
+            },
         }
 
     def _watch(self) -> None:
@@ -142,10 +159,8 @@ class Heart:
 
     def _look(self, flow: Flow, broker: Broker) -> None:
         """The rate, what the broker has, and the consumer group for lag tools."""
-        now = time.monotonic()
-        self._rate = (flow.pulse.rows - self._rate_rows) / max(now - self._looked_at, 0.1)
-        self._looked_at, self._rate_rows = now, flow.pulse.rows
-        offsets = flow.offsets()
+        self._rate.note(flow.status.rows)
+        offsets = flow.status.offsets
         found = _quietly(lambda: broker.reachable(broker.edges(flow.topics), offsets))
         self._ends = found or self._ends
         _quietly(lambda: broker.commit(offsets))

@@ -430,7 +430,8 @@ def read_commit(path: Path, version: int) -> Commit:
         raise LakeError(f"{path.parent.name}.{path.name}", finding, "Rebuild the tables that need it") from None
     info: Mapping[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
     added = tuple(unquote(a["add"]["path"]) for a in actions if "add" in a)
-    return Commit(version, Entry.from_json(info.get("userMetadata")), str(info.get("operation", "unknown")), added)
+    entry = Entry.from_json(info.get("userMetadata"), place=f"{path.parent.name}.{path.name}")
+    return Commit(version, entry, str(info.get("operation", "unknown")), added)
 
 
 def _same(there: pa.DataType, declared: pa.DataType) -> bool:

@@ -56,7 +56,7 @@ def read_log(folder: Path, version: int) -> Logged | None:
     return Logged(
         version=version,
         at=None if stamp is None else datetime.fromtimestamp(int(stamp) / 1000, UTC),
-        entry=Entry.from_json(text),
+        entry=Entry.from_json(text, place=f"{folder.parent.name}.{folder.name}"),
         text=text,
         rows_added=_metric(metrics, added),
         rows_updated=_metric(metrics, _UPDATED),

@@ -87,7 +87,7 @@ def test_nothing_is_committed_after_a_failure_between_batches(
     with failing_commits(monkeypatch, "gold.page_views_per_minute"):
         with pytest.raises(RuntimeError, match="disk full"):
             owner.flow.micro_batch(spark.createDataFrame(log.batch()))
-        driver._batches_seen = owner.flow.pulse.batches  # none has come since: tables that are behind go on
+        driver._batches_seen = owner.flow.status.batches  # none has come since: tables that are behind go on
         with pytest.raises(RuntimeError, match="disk full"):
             driver._between_batches(spark, asks=True)
     versions = {table.name: table.version for table in owner.flow.tables()}

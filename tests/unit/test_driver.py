@@ -13,7 +13,7 @@ from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
-from deltaworks.engine.flow import Pulse
+from deltaworks.engine.flow import FlowStatus
 from deltaworks.errors import ControlError
 from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
@@ -101,7 +101,7 @@ def test_first_batch_waits_for_no_turn_without_rows(
 ) -> None:
     """The loop keeps off the lock until the stream has looked for rows once, or has had its time for that."""
     driver: Any = changes_driver(tmp_path)  # with a stand-in that has all that is asked
-    driver.flow = SimpleNamespace(pulse=Pulse(batches=batches))
+    driver.flow = SimpleNamespace(status=FlowStatus(batches=batches))
     monkeypatch.setattr(time, "monotonic", lambda: after_seconds)
 
     assert driver._has_looked(Quiet(looks=1, does=does)) == has_looked
@@ -119,7 +119,7 @@ def test_loop_does_nothing_before_the_first_look(
     did = list[bool]()
     driver: Any = changes_driver(tmp_path)  # with stand-ins that have all that is asked
     driver.drain = True
-    driver.flow = SimpleNamespace(pulse=Pulse(), behind=lambda: False)
+    driver.flow = SimpleNamespace(status=FlowStatus(), behind=lambda: False)
     driver.orders = SimpleNamespace(in_hand=None)
     monkeypatch.setattr(driver, "_between_batches", lambda _, *, asks: did.append(asks))
 
@@ -183,7 +183,7 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
         turns += 1
 
     flow: Any = SimpleNamespace(
-        pulse=Pulse(batches=7), behind=lambda: behind_after is not None and done >= behind_after, turn=turn,
+        status=FlowStatus(batches=7), behind=lambda: behind_after is not None and done >= behind_after, turn=turn,
         settle=lambda **_: None,
     )  # fmt: skip
     driver.flow, driver._batch_seconds = flow, 40.0
@@ -194,7 +194,7 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
     first = done, turns
     driver._between_batches(None, asks=True)
     second = turns
-    flow.pulse.batches += 1
+    flow.status = FlowStatus(batches=8)
     driver._between_batches(None, asks=True)
 
     assert first == (steps, 0)
@@ -210,7 +210,7 @@ def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monk
         obeyed.append(driver.orders.in_hand)
         return False
 
-    flow: Any = SimpleNamespace(pulse=Pulse(batches=7), behind=lambda: False, settle=lambda **_: None)
+    flow: Any = SimpleNamespace(status=FlowStatus(batches=7), behind=lambda: False, settle=lambda **_: None)
     orders: Any = SimpleNamespace(in_hand=None)
     driver.flow, driver.orders = flow, orders
     monkeypatch.setattr(driver, "_obey", obey)

@@ -423,14 +423,6 @@ def test_a_log_that_something_else_has_cut_ends_the_past_there(numbers: Numbers)
     assert [held(numbers, version) for version in (newest, newest + 1)] == numbers.rows[newest : newest + 2]
 
 
-def shop(folder: Path) -> Shop:
-    """A shop without gold: whatever is computed from these tables needs a transform, and so Spark."""
-    project = Shop(folder)
-    for name in ("tables", "expectations"):
-        shutil.rmtree(project.folder / name / "gold")
-    return project
-
-
 def table(owner: ArrowOwner, name: str = VIEWS) -> OwnedTable:
     """A table as its owner has it."""
     return next(one for one in owner.flow.tables() if one.name == name)
@@ -497,7 +489,7 @@ class Life:
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Life:
     """Give an owner of some sixty commits, whose logs were cut."""
     folder, log = tmp_path_factory.mktemp("lived"), Log()
-    owner = ArrowOwner(shop(folder / "project").settings(folder / "data"), "web")
+    owner = ArrowOwner(Shop(folder / "project").without_gold().settings(folder / "data"), "web")
     times = list(work(owner, log, *range(60)))
     assert cut(owner) > 30
     return Life(owner, log, list(range(1, 61)), times)
@@ -606,7 +598,7 @@ def test_refusals_tell_from_where_on_it_is_possible(life: Life) -> None:
 
 def test_tables_of_changes_go_back_with_those_beside_them(tmp_path: Path) -> None:
     """Merges exchange files; what is remembered of deletions, and what was refused, is of the same time."""
-    project, records = shop(tmp_path / "project"), random_changes(seeded(), 240)
+    project, records = Shop(tmp_path / "project").without_gold(), random_changes(seeded(), 240)
     owner, log, name = ArrowOwner(project.settings(tmp_path / "data"), "shop"), Log(), "silver.orders"
     held = {}
     for number in range(60):

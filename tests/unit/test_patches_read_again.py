@@ -15,12 +15,12 @@ from deltaworks.engine.checker.replay import replay as replay_bronze
 from deltaworks.engine.prove import prove
 from deltaworks.errors import CommandError
 from tests.arrow_flows import ArrowOwner
-from tests.broken_rules import command, replay
+from tests.broken_rules import Shop, command, replay
 from tests.flows import Log, carry_out
 from tests.patching import patch, place, withdraw
 from tests.shop_rows import broken, change, customer, order, view
 from tests.source_table import SourceTable, people
-from tests.unit.test_rewind import shop, staged
+from tests.unit.test_rewind import staged
 
 Lake = tuple[ArrowOwner, Log, str, list[dict[str, Any]], Callable[[dict[str, Any]], bytes]]
 """An owner, its log, a table, three refused rows in order, and what mends one."""
@@ -28,7 +28,7 @@ Lake = tuple[ArrowOwner, Log, str, list[dict[str, Any]], Callable[[dict[str, Any
 
 def events(folder: Path) -> Lake:
     """Page views, three of them broken."""
-    owner, log = ArrowOwner(shop(folder / "project").settings(folder / "data"), "web"), Log()
+    owner, log = ArrowOwner(Shop(folder / "project").without_gold().settings(folder / "data"), "web"), Log()
     for number in range(3):
         log.send([view(number), broken(b"{" * (number + 1)), view(number)])
         owner.take(log.batch())
@@ -44,7 +44,7 @@ def changes(table: str) -> Callable[[Path], Lake]:
     name, wrong, right = ("orders", "status", "paid") if table == "silver.orders" else ("customers", "name", "Ed")
 
     def made(folder: Path) -> Lake:
-        owner, log = ArrowOwner(shop(folder / "project").settings(folder / "data"), "shop"), Log()
+        owner, log = ArrowOwner(Shop(folder / "project").without_gold().settings(folder / "data"), "shop"), Log()
         for number in range(3):
             row = order(number) if name == "orders" else customer(number, "Ann")
             rows = [row, {**row, wrong: 7}, *([row] if name == "customers" else [])]

@@ -21,14 +21,6 @@ from tests.flows import BY_ARROW, START, Crash, Log, carry_out
 from tests.shop_rows import broken, random_changes, random_views, view
 
 
-def shop(folder: Path) -> Shop:
-    """A shop without gold: whatever is computed from these tables needs a transform, and so Spark."""
-    project = Shop(folder)
-    for name in ("tables", "expectations"):
-        shutil.rmtree(project.folder / name / "gold")
-    return project
-
-
 def staged(owner: ArrowOwner, table: str, to: int | datetime, *, name: str = "one") -> tuple[Rewind, ...]:
     """Lay it out as it was, in the folder that the order to publish it names."""
     past = plan(table, catalog=owner.catalog, lake=owner.settings.lake, to=to)
@@ -61,7 +53,7 @@ def test_what_a_wrong_rule_has_done_since_is_undone(
     """The owner dies before each commit in turn, then the order is given again."""
     records = random_changes(seeded(), 160)
     parts = [records[:40], records[40:80], records[80:120], records[120:]]
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     calm, log = ArrowOwner(project.settings(tmp_path / "calm"), "shop"), Log()
     for part in parts:
         log.send(part)
@@ -115,7 +107,7 @@ def test_what_a_wrong_rule_has_done_since_is_undone(
 
 def test_books_of_events_and_a_second_rewind(tmp_path: Path) -> None:
     """Copies, refused rows and rows of other topics are what they were; to a time is as good as to a version."""
-    chance, project = seeded(), shop(tmp_path / "project")
+    chance, project = seeded(), Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(4):
         log.send([*random_views(chance, 10, first=10 * number), view(10 * number), view(10 * number), broken(b"{")])
@@ -141,7 +133,7 @@ def test_books_of_events_and_a_second_rewind(tmp_path: Path) -> None:
 
 def test_rows_that_were_discarded_stay_so(tmp_path: Path) -> None:
     """Those of them that were there at the version; what was refused later is refused as new."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
         log.send([view(number), broken(b"{"), view(10 + number, page="no path")])
@@ -158,7 +150,7 @@ def test_rows_that_were_discarded_stay_so(tmp_path: Path) -> None:
 
 def test_what_was_ordered_since_is_not_undone_in_silence(tmp_path: Path) -> None:
     """Of two that were staged from one version the second is refused; a plan names the orders that it undoes."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
         log.send([view(number), broken(b"{")])
@@ -182,7 +174,7 @@ def test_what_was_ordered_since_is_not_undone_in_silence(tmp_path: Path) -> None
 
 def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -> None:
     """The owner died between quarantine and table, and the next one fenced the table first."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     name = "silver.page_views"
     for number in range(2):
@@ -220,7 +212,7 @@ def _an_hour_ahead(file: Path) -> None:
 @pytest.mark.parametrize("bad", [2, 5])
 def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) -> None:
     """What was refused before that is there, whether more was refused since or not."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     name = "silver.page_views"
     own = owner.flow.inputs[name].table
@@ -247,7 +239,7 @@ def test_an_order_of_an_hour_that_was_twice_is_not_taken_along_in_silence(
     tmp_path: Path, batches: int, compacted: bool
 ) -> None:
     """A clock was set back: times do not tell whether rows were discarded before a version or after it."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     name = "silver.page_views"
     for number in range(batches):
@@ -272,7 +264,7 @@ def test_an_order_of_an_hour_that_was_twice_is_not_taken_along_in_silence(
 
 def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: Path) -> None:
     """Its old place in memory must not be confirmed; the order given again finds it done."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
         log.send([view(number)])
@@ -298,7 +290,7 @@ def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: P
 
 def test_what_cannot_go_back_says_why(tmp_path: Path) -> None:
     """Bronze, a version that never was, files that are gone, a time before all."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
         log.send([view(number)])
@@ -329,7 +321,7 @@ def test_tables_behind_a_topic_are_named() -> None:
 
 def test_what_arrived_since_a_record_or_a_time_is_taken_again(tmp_path: Path) -> None:
     """The version is the newest that has nothing of it."""
-    project = shop(tmp_path / "project")
+    project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     for number in range(3):
         one = view(number, user=1)

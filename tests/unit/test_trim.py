@@ -40,14 +40,6 @@ KEPT = 10
 HOUR = timedelta(hours=1)
 
 
-def shop(folder: Path) -> Shop:
-    """A shop without gold: whatever is computed from these tables needs a transform, and so Spark."""
-    project = Shop(folder)
-    for name in ("tables", "expectations"):
-        shutil.rmtree(project.folder / name / "gold")
-    return project
-
-
 def work(owner: ArrowOwner, log: Log, *numbers: int) -> None:
     """A micro-batch for each of these views, with a malformed one now and then; the logs get their checkpoints."""
     for number in numbers:
@@ -72,7 +64,7 @@ def table(owner: ArrowOwner, name: str = VIEWS) -> OwnedTable:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Log]:
     """Give a folder with a project, and data with some sixty commits in each table."""
     folder, log = tmp_path_factory.mktemp("made"), Log()
-    work(ArrowOwner(shop(folder / "project").settings(folder / "data"), "web"), log, *range(60))
+    work(ArrowOwner(Shop(folder / "project").without_gold().settings(folder / "data"), "web"), log, *range(60))
     return folder, log
 
 
@@ -280,7 +272,7 @@ def test_what_is_staged_is_waited_for_but_not_for_ever(long: tuple[ArrowOwner, L
 
 def test_late_rows_of_long_ago_are_as_late_as_they_were(tmp_path: Path) -> None:
     """A replay looks their marks up among the copies: as it does in a log that tells all."""
-    project, found = shop(tmp_path / "project"), []
+    project, found = Shop(tmp_path / "project").without_gold(), []
     for name in ("whole", "cut"):
         owner, log = ArrowOwner(project.settings(tmp_path / name), "web"), Log()
         log.send([view(1)])
