@@ -210,13 +210,13 @@ def _take_again(
     writer = next(one for one in flow.writers if one.declared.name == name)
     assert isinstance(writer, AppendWriter)
     writer.between = True
-    strays = place.strays
     for first, last in ranges:
-        writer.progress.position = replace(place, batches={**place.batches, bronze: first - 1}, strays=strays)
+        writer.progress.position = replace(place, batches={**place.batches, bronze: first - 1})
         writer.progress.ingest_seq, writer.until = first - 1, last
         while writer.behind():
             flow.take_slice(name, spark)
-        strays = writer.progress.position.strays
+        met = writer.progress.position
+        place = replace(place, strays=met.strays, strays_most=met.strays_most)
     writer.settle(committer)
     came = own.entry.totals - totals
     # what leaves no row behind, and warnings, is left as it was counted first
@@ -229,7 +229,7 @@ def _take_again(
         read=read, taken=taken, refused=refused, duplicate=others - filtered, not_mine=came.not_mine, filtered=filtered,
         expired=expired, warned=came.warned,
     )  # fmt: skip
-    entry = own.entry.follow("redo", counts=Counts() - was, position=replace(place, strays=strays), ingest_seq=upto)
+    entry = own.entry.follow("redo", counts=Counts() - was, position=place, ingest_seq=upto)
     committer.mark(own, entry)
     flow.open_anew(name)
     seq = ds.field("_seq")

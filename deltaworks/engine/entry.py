@@ -59,7 +59,8 @@ class Position:
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
     after it, has to be looked at beside what is there.
-    `strays`: undeclared fields that records had so far.
+    `strays`: undeclared fields that records had so far, where their names may be told; else `strays_most`: how many
+    different ones a batch had at most.
     `replays`: bronze only, those that their table may not have taken yet.
     `applied`: (how often, how many) rows that came too late were used after all.
     `unfit`: tables over tables, what is left out because the transform cannot compute it.
@@ -77,6 +78,7 @@ class Position:
     truncated: str | None = None
     newest: str | None = None
     strays: tuple[str, ...] = ()
+    strays_most: int | None = None
     replays: tuple[Replay, ...] = ()
     applied: tuple[int, int] | None = None
     unfit: tuple[Unfit, ...] = ()

@@ -14,10 +14,14 @@ class Kafka:
 
 @word
 class UnknownFields:
-    """What happens to fields that the table does not declare; `column` takes those that are kept."""
+    """What happens to fields that the table does not declare; `column` takes those that are kept.
+
+    `named`: what they are called may be told in logs and commits.
+    """
 
     policy: Literal["ignore", "refuse", "keep"]
     column: str | None = None
+    named: bool = False
 
 
 @word
@@ -48,19 +52,23 @@ def kafka(*topics: str) -> Kafka:
     return Kafka(topics=topics)
 
 
-def ignore() -> UnknownFields:
-    """Drop undeclared fields: they stay in bronze."""
-    return UnknownFields(policy="ignore")
+def ignore(*, named: bool = False) -> UnknownFields:
+    """Drop undeclared fields: they stay in bronze.
+
+    `named`, as in what follows: their names may be told in logs and commits. Without it they are counted, for a sender
+    can put anything into a name; those of a database's columns are told anyway.
+    """
+    return UnknownFields(policy="ignore", named=named)
 
 
-def refuse() -> UnknownFields:
+def refuse(*, named: bool = False) -> UnknownFields:
     """Set a row with undeclared fields aside."""
-    return UnknownFields(policy="refuse")
+    return UnknownFields(policy="refuse", named=named)
 
 
-def keep(column: str) -> UnknownFields:
+def keep(column: str, *, named: bool = False) -> UnknownFields:
     """Keep undeclared fields as one JSON text, numbers as they were written, in this column: a string, null if none."""
-    return UnknownFields(policy="keep", column=column)
+    return UnknownFields(policy="keep", column=column, named=named)
 
 
 def json(bronze: str, *, topic: str, unknown_fields: UnknownFields | None = None) -> Json:

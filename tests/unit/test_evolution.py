@@ -2,19 +2,25 @@
 
 import json as js
 import logging
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltaworks.engine.parse import Parser, parser
 from deltaworks.engine.parsing.fields import rest_of
-from deltaworks.engine.writers.strays import tell
+from deltaworks.engine.writers.strays import count, tell
 from deltaworks.quality.rule import Null, Rule
 from deltaworks.words import Column, debezium, ignore, json, keep, refuse
 from deltaworks.words.reading import UnknownFields
+from tests.arrow_flows import ArrowOwner
+from tests.broken_rules import Shop
 from tests.bronze_rows import bronze
 from tests.corpus import samples
+from tests.flows import Log
+from tests.shop_rows import view
 
 KEY = Column("id", "bigint", null=False, doc="The key.")
 REST = Column("rest", "string", doc="What the producer sends beyond.")
@@ -172,3 +178,53 @@ def test_undeclared_fields_are_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert (len(full), full[-1]) == (51, "(more)")
     assert caplog.messages[0] == "silver.events: undeclared fields seen: (not a name), new"
     assert len(caplog.messages) == 2
+
+
+def test_undeclared_fields_whose_names_may_be_somebodys_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """More of them in a batch than ever before are told; however many names there are, the log has an end."""
+    made = parser(json("bronze.events", topic="events"), (KEY,))
+    one, two = (made.parse(bronze([text])) for text in ('{"id":1,"ann":1}', '{"id":1,"ann":1,"bob":"x"}'))
+    many = made.parse(bronze([js.dumps({"id": 1, f"f{number}": 1}) for number in range(60)]))
+    none = made.parse(bronze(['{"id":1}']))
+
+    with caplog.at_level(logging.WARNING, "deltaworks.strays"):
+        known = [count("silver.events", None, none)]
+        for batch in (one, two, one, many, many):
+            known.append(count("silver.events", known[-1], batch))
+
+    assert known == [None, 1, 2, 2, 51, 51]
+    told = [message.split(";")[0] for message in caplog.messages]
+    assert told == [f"silver.events: undeclared fields seen: {number} in a batch" for number in (1, 2, "more than 50")]
+
+
+@pytest.mark.parametrize("unknown", [None, "ignore()", "refuse()", 'keep("referrer")', "ignore(named=True)"])
+def test_names_of_undeclared_fields_are_told_where_that_is_declared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, unknown: str | None
+) -> None:
+    """Else they come into no log and no commit, those of refused records neither."""
+    project = Shop(tmp_path / "project").without_gold()
+    declaration = project.folder / "tables/silver/page_views/table.py"
+    text = declaration.read_text()
+    if unknown is not None:
+        text = text.replace('topic="page_views")', f'topic="page_views", unknown_fields={unknown})')
+        text = text.replace(", json\n", f", json, {unknown.split('(')[0]}\n")
+        assert unknown in text
+    declaration.write_text(text)
+    owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
+    known = js.loads(view(1).value or b"")
+    del known["referrer"]  # where they are kept
+    for more in ({"zoe_1": "x"}, {"bob_2": "x", "page": 7}):
+        log.send([replace(view(1), value=js.dumps(known | more).encode())])
+
+    with caplog.at_level(logging.DEBUG):
+        owner.take(log.batch())
+
+    entry = owner.flow.inputs["silver.page_views"].table.entry
+    assert entry.counts.refused == (2 if unknown == "refuse()" else 1)
+    told = (entry.position.strays, entry.position.strays_most)
+    named = unknown == "ignore(named=True)"
+    assert told == ((("bob_2", "zoe_1"), None) if named else ((), 2))
+    commits = (path.read_text().splitlines() for path in (tmp_path / "data/lake").rglob("_delta_log/*.json"))
+    books = [line for lines in commits for line in lines if "commitInfo" in line]  # a column's bounds are its own
+    assert len(books) > 5
+    assert any("zoe_1" in text or "bob_2" in text for text in [*books, caplog.text]) == named

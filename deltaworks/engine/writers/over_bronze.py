@@ -21,10 +21,10 @@ from deltaworks.engine.parse import Parser, Timely, parser
 from deltaworks.engine.phases import phase
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
+from deltaworks.engine.writers import strays
 from deltaworks.engine.writers.partial import unknown
 from deltaworks.engine.writers.patches import Patch, Patched, Patches, told, whole
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Quarantine
-from deltaworks.engine.writers.strays import tell
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.errors import CommandError
 from deltaworks.quality.compiling import rules_of
@@ -207,7 +207,7 @@ class OverBronze(ABC):
         if read == other:
             self.progress.remember(counts)
             return counts
-        self.progress.strays(tell(self.declared.name, self.progress.position.strays, parsed))
+        self._tell_strays(parsed)
         if read == other + filtered:  # a filter that lets little through would commit next to nothing all the time
             self.progress.remember(counts)
             self.breaker.committed(counts, after=after)
@@ -218,6 +218,15 @@ class OverBronze(ABC):
         self.progress.committed()
         self.breaker.committed(counts, after=after)
         return kept
+
+    def _tell_strays(self, parsed: Rows) -> None:
+        """Columns of a database are told by name; what a sender calls a field may be somebody's."""
+        reads, known = self.declared.table.reads, self.progress.position
+        assert isinstance(reads, Json | Debezium)
+        if isinstance(reads, Debezium) or reads.unknown_fields.named:
+            self.progress.strays(strays.tell(self.declared.name, known.strays, parsed), most=None)
+        else:
+            self.progress.strays((), most=strays.count(self.declared.name, known.strays_most, parsed))
 
     def _due(self) -> Replay | None:
         """The next ingest batch in which this table judges refused rows again."""

@@ -1,4 +1,4 @@
-"""Fields that a table does not declare: told once by name, in the position and the log; never a value."""
+"""Fields that a table does not declare: told once in the position and the log, by name or by number; never a value."""
 
 import json
 import logging
@@ -33,6 +33,19 @@ def tell(table: str, known: tuple[str, ...], parsed: Rows) -> tuple[str, ...]:
     told = (*known, *new) if len(known) + len(new) <= SHOWN_MAX else (*(*known, *new)[:SHOWN_MAX], MORE)
     log.warning("%s: undeclared fields seen: %s", table, ", ".join(told[len(known) :]))
     return told
+
+
+def count(table: str, known: int | None, parsed: Rows) -> int | None:
+    """How many different undeclared fields a batch had at most, this one included; a higher number is logged.
+
+    For names that may be a person's. Above 50 it is 51; None while there is none.
+    """
+    found = min(len({name for text in _lists(parsed) for name in json.loads(text)}), SHOWN_MAX + 1)
+    if found <= (known or 0):
+        return known
+    number = f"more than {SHOWN_MAX}" if found > SHOWN_MAX else found
+    log.warning("%s: undeclared fields seen: %s in a batch; with named=True they are told by name", table, number)
+    return found
 
 
 def _lists(parsed: Rows) -> Iterable[str]:

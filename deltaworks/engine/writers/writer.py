@@ -190,9 +190,9 @@ class Progress:
         """The batch in hand comes to this sequence."""
         self._reaching = replace(self._reaching, newest=max(sequence, self._reaching.newest or ""))
 
-    def strays(self, names: tuple[str, ...]) -> None:
-        """The batch in hand has met these undeclared fields, and those known before."""
-        self._reaching = replace(self._reaching, strays=names)
+    def strays(self, names: tuple[str, ...], *, most: int | None) -> None:
+        """The batch in hand has met these undeclared fields, and those known before; `most`: where they are counted."""
+        self._reaching = replace(self._reaching, strays=names, strays_most=most)
 
     def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
