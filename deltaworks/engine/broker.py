@@ -95,23 +95,48 @@ class Broker:
         """The edges without a tail that holds no record: a reader at `offsets` has nothing more to get there.
 
         A partition's end counts transaction markers, so a reader that has every record may still stand before it.
+        Raises NoAnswerError when the broker does not say so in time.
         """
+        places = {
+            (topic, partition): at
+            for topic, parts in edges.items()
+            for partition, edge in parts.items()
+            if edge.low <= (at := offsets.get(topic, {}).get(partition, edge.high)) < edge.high <= at + MARKERS_MAX
+        }
+        ends = self._without_records(places)
         return {
-            topic: {p: self._trimmed(topic, p, edge, offsets.get(topic, {}).get(p)) for p, edge in parts.items()}
+            topic: {
+                partition: Edge(edge.low, places[topic, partition]) if (topic, partition) in ends else edge
+                for partition, edge in parts.items()
+            }
             for topic, parts in edges.items()
         }
 
-    def _trimmed(self, topic: str, partition: str, edge: Edge, at: int | None) -> Edge:
-        if at is None or not edge.low <= at < edge.high or edge.high - at > MARKERS_MAX:
-            return edge
-        self._consumer.assign([TopicPartition(topic, int(partition), at)])
+    def _without_records(self, places: Mapping[tuple[str, str], int]) -> set[tuple[str, str]]:
+        """Of these partitions those that have no committed record from the offset on.
+
+        All are asked at once: the broker takes half a second or so to say that nothing comes.
+        """
+        left, ends = set(places), set[tuple[str, str]]()
+        until = time.monotonic() + self._timeout
+        assigned = [TopicPartition(topic, int(partition), at) for (topic, partition), at in places.items()]
+        self._consumer.assign(assigned)
         try:
-            found = self._consumer.poll(self._timeout)
+            while left:
+                message = self._consumer.poll(max(0.0, until - time.monotonic()))
+                if message is None:
+                    raise NoAnswerError("the broker", "does not answer", 'Look at "deltaworks status"')
+                place, error = (str(message.topic()), str(message.partition())), message.error()
+                if place not in left:  # what had been fetched before it was paused, or an error of the connection
+                    continue
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
+                    ends.add(place)
+                left.discard(place)
+                self._consumer.pause([TopicPartition(place[0], int(place[1]))])  # there may be much more
         finally:
+            self._consumer.resume(assigned)  # else it would stay so, also when assigned anew
             self._consumer.unassign()
-        error = None if found is None else found.error()
-        at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
-        return Edge(edge.low, at) if at_the_end else edge
+        return ends
 
     def records(self, wanted: Collection[Span]) -> list[Record]:
         """Committed records that are still there; raises SourceError when the broker cannot be asked."""

@@ -1,5 +1,6 @@
 """Gaps in what bronze has read, and what a real broker says of them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.gaps import BrokerWitness, Stretch, explain, rows_of
 from deltaworks.engine.source import BRONZE
-from deltaworks.errors import SourceError
+from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.settings import Settings
 from tests.running_stack import wait_until
 from tests.stack.conftest import StartParts
@@ -192,6 +193,45 @@ def test_records_of_several_places_are_read_at_once(broker: Settings) -> None:
     assert [record.offset for record in found if record.topic != "told"] == committed(broker, "untold")
     # and who has asked for records is told as before that behind them comes a marker only
     assert reachable == {"told": {"0": Edge(0, 11)}, "untold": {"0": Edge(0, 11)}}
+
+
+def test_tails_without_records_are_found_all_at_once(broker: Settings) -> None:
+    """However many topics are quiet; what waits behind another one's marker still waits."""
+    quiet, offsets = [f"quiet-{number}" for number in range(12)], dict[str, dict[str, int]]()
+    for topic in (*quiet, "waits"):
+        make(broker, topic)
+        transactions(broker, topic, *(["commit", "abort"] if topic.endswith(("1", "5")) else ["commit"]), rows=1)
+        offsets[topic] = {"0": 1}
+    transactions(broker, "waits", *["commit"] * 50, rows=2)
+    asked = Broker(bootstrap=broker.kafka, group="test")
+
+    def seconds(*topics: str) -> float:
+        began = time.monotonic()
+        found = asked.reachable(asked.edges(topics), offsets)
+        assert {topic: parts["0"].high for topic, parts in found.items()} == {
+            topic: 152 if topic == "waits" else 1 for topic in topics
+        }
+        return time.monotonic() - began
+
+    try:
+        seconds(*offsets)
+        one, all_of_them = seconds(quiet[0]), seconds(*offsets)
+    finally:
+        asked.close()
+
+    assert all_of_them < 4 * one  # it was twelve times as long
+
+
+def test_a_tail_that_nobody_answers_for_is_no_tail_of_records() -> None:
+    """Nor one of markers."""
+    nobody = Broker(bootstrap="127.0.0.1:9", group="test", timeout_seconds=1)
+
+    try:
+        with pytest.raises(NoAnswerError, match="does not answer"):
+            nobody.reachable({"away": {"0": Edge(0, 5)}}, {"away": {"0": 4}})
+        assert nobody.reachable({"away": {"0": Edge(0, 5)}}, {"away": {"0": 5}}) == {"away": {"0": Edge(0, 5)}}
+    finally:
+        nobody.close()
 
 
 def test_broker_that_is_away_is_no_answer(tmp_path: Path) -> None:
