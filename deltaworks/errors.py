@@ -51,7 +51,7 @@ class CommitLostError(LakeError):
 
 
 class DetachedError(LakeError):
-    """A table kept failing and was set aside; the others went on."""
+    """A table kept failing and was suspended; the others went on."""
 
 
 class NotArrivedError(LakeError):

@@ -3,7 +3,6 @@
 Start and stop are wishes in the control store; this module says who carries them out.
 """
 
-import math
 import os
 import sys
 import time
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS_MAX = 60.0  # a driver ends its micro-batch and leaves; a batch takes seconds
 _POLL_SECONDS = 0.2
-_BAD = ("dead", "failed", "stuck", "detached")
 
 _Apps = Annotated[list[str] | None, typer.Argument(help="Names of apps.")]
 _All = Annotated[bool, typer.Option("--all", help="Every app of the project.")]
@@ -90,15 +88,13 @@ def restart(apps: _Apps = None, *, every: _All = False, by: By = None, here: _He
 
 def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
     """Show per app what is wanted, how it is and how far. Exit code 1 if one is not well."""
-    from deltaworks.supervise.judge import Limits, judge
+    from deltaworks.supervise.judge import NOT_WELL
+    from deltaworks.supervise.watch import judged
 
     loaded = settings()
     with _store(loaded) as store:
-        names = _known(store, apps, every=not apps)
-        looks = [_look(loaded, store, app) for app in names]
-    # one look has no history: take it that the store could be heard all the time
-    verdicts = [judge(seen, watched_seconds=math.inf, limits=Limits()) for seen in looks]
-    rows = [_row(seen, verdict) for seen, verdict in zip(looks, verdicts, strict=True)]
+        looks = [judged(loaded, store, app) for app in _known(store, apps, every=not apps)]
+    rows = [_row(seen, verdict) for seen, verdict in looks]
     if as_json:
         show.listing(rows, title="apps", as_json=True)
     else:
@@ -110,11 +106,11 @@ def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
         for row in plain:
             del row["reason"], row["copies"]
         show.listing(plain, title="apps", as_json=False, empty='none; "deltaworks app start" declares the project\'s')
-        for seen, verdict in zip(looks, verdicts, strict=True):
+        for seen, verdict in looks:
             _say(f"{seen.app.name}: {verdict.reason}")
         if copies := [copy for row in rows for copy in row["copies"]]:
             show.listing(copies, title="copies", as_json=False)
-    if any(verdict.state in _BAD for verdict in verdicts):
+    if any(verdict.state in NOT_WELL for _, verdict in looks):
         raise typer.Exit(1)
 
 

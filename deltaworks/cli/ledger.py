@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,10 @@ def ledger(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Show per topic what was read and per table where the rows went; exit 1 if a number does not meet."""
+    """Show per topic what was read and per table where the rows went.
+
+    Exit code 1 if a number does not meet or a table is suspended.
+    """
     from deltaworks import catalog
     from deltaworks.engine.ledger import SIDES, Ledger
 
@@ -54,7 +57,8 @@ def ledger(
 
 def _everything(books: "Ledger", *, as_json: bool) -> None:
     lines = [asdict(line) for line in books.lines(_edges(books))]
-    sheets = [asdict(sheet) for sheet in books.sheets()]
+    suspended = _suspended()
+    sheets = [_told(asdict(sheet), suspended) for sheet in books.sheets()]
     balanced = not any(str(one["verdict"]).startswith("RED") for one in (*lines, *sheets))
     if as_json:
         show.listing([{"topics": lines, "tables": sheets, "balanced": balanced}], title="ledger", as_json=True)
@@ -68,8 +72,31 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
         ways = [name for name in sheets[0] if name not in (*_SHEET, "version")] if sheets else []
         show.listing(_narrow(sheets, _SHEET, ways), title=title, as_json=False)
         show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")
-    if not balanced:
+    if not balanced or suspended:
         raise typer.Exit(1)
+
+
+def _suspended() -> dict[str, str]:
+    """Per table that its app cannot bring further the error, as its driver last said."""
+    from deltaworks.control import Store
+    from deltaworks.errors import ControlError, SettingsError
+    from deltaworks.supervise.judge import suspended_tables
+
+    try:
+        with Store(settings().control_dsn(), application="deltaworks cli") as store:
+            beats = [store.heartbeat(app.name) for app in store.apps()]
+    except (ControlError, SettingsError) as error:
+        show.err.print(f"{error} Shown without which tables are suspended.", style="yellow")
+        return {}
+    return {table: found for beat in beats if beat is not None for table, found in suspended_tables(beat).items()}
+
+
+def _told(sheet: dict[str, Any], suspended: Mapping[str, str]) -> dict[str, Any]:
+    """With what its driver says of the table, where that is worse than what the books say."""
+    error = suspended.get(sheet["table"])
+    if error is None or str(sheet["verdict"]).startswith("RED"):
+        return sheet
+    return {**sheet, "verdict": f"suspended: {error}; {sheet['verdict']}"}
 
 
 _LINE = ("topic", "partition", "table", "end", "read_up_to", "rows", "gaps", "lost", "verdict")

@@ -71,7 +71,9 @@ class Orders:
         assert self.in_hand is not None
         assert self._steps is not None
         number, epoch = self.in_hand.id, self.flow.epoch
-        current = [table for table in self.flow.tables() if table.left_behind() is None]  # one set aside may be older
+        current = [
+            table for table in self.flow.tables() if table.left_behind() is None
+        ]  # one that is suspended may be older
         try:
             self._report(next(self._steps))
         except StopIteration as done:

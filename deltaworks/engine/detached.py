@@ -1,4 +1,4 @@
-"""Tables that fail are set aside with their error and tried again later; the others go on without them.
+"""Tables that fail are suspended with their error and tried again later; the others go on without them.
 
 Set aside is what fails by its own fault: its rows, its transform, its files. What tells that this process may not
 write, or that the machine is at fault, ends the driver instead.
@@ -35,7 +35,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """A table that is set aside; `retry_at` by the clock of `Detachments`."""
+    """A table that is suspended; `retry_at` by the clock of `Detachments`."""
 
     error: str
     since: datetime
@@ -44,7 +44,7 @@ class Detached:
 
 
 class Detachments:
-    """Which tables of a flow are set aside, and when each is tried again."""
+    """Which tables of a flow are suspended, and when each is tried again."""
 
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
         """None is; `clock` gives seconds."""
@@ -52,11 +52,11 @@ class Detachments:
         self.tables: dict[str, Detached] = {}
 
     def __contains__(self, table: str) -> bool:
-        """Whether the table is set aside."""
+        """Whether the table is suspended."""
         return table in self.tables
 
     def waits(self, table: str) -> bool:
-        """Whether the table is set aside and it is not yet time to try again."""
+        """Whether the table is suspended and it is not yet time to try again."""
         found = self.tables.get(table)
         return found is not None and self.clock() < found.retry_at
 
@@ -69,7 +69,7 @@ class Detachments:
         text = first_line(error)
         self.tables[table] = Detached(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
         trace = before is None and not is_of_rows(error)
-        log.error("%s is set aside, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
+        log.error("%s is suspended, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
 
     def recovered(self, table: str) -> None:
         """The table was tried again and goes on."""
@@ -78,12 +78,12 @@ class Detachments:
             log.info("%s goes on after %d failure(s)", table, found.failures)
 
     def error(self) -> DetachedError | None:
-        """What is to be told when the driver ends while tables are set aside."""
+        """What is to be told when the driver ends while tables are suspended."""
         if not self.tables:
             return None
         table, found = next(iter(self.tables.items()))
         others = f" (and {len(self.tables) - 1} more)" if len(self.tables) > 1 else ""
-        return DetachedError(table, f"is set aside{others}: {found.error}", "Mend it; it catches up from its inputs")
+        return DetachedError(table, f"is suspended{others}: {found.error}", "Mend it; it catches up from its inputs")
 
 
 def is_tables_own(error: Exception, transform: Path | None) -> bool:

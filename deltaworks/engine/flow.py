@@ -130,7 +130,7 @@ class Flow:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
-        Unless it `detaches`, a table that fails is not set aside: its error is raised. `only`: this table, and its
+        Unless it `detaches`, a table that fails is not suspended: its error is raised. `only`: this table, and its
         inputs as they are, which nobody writes.
         """
         self.detaches = detaches
@@ -512,7 +512,7 @@ class Flow:
 
     def _refuse_set_aside(self, name: str, command: int) -> None:
         if name in self.detached:
-            finding = f"{name} is set aside: {self.detached.tables[name].error}"
+            finding = f"{name} is suspended: {self.detached.tables[name].error}"
             raise CommandError(f"command {command}", finding, "Mend it and give the order again")
 
     def _replayed(self, raw: RawWriter, name: str, command: int) -> Counts:
@@ -576,10 +576,10 @@ class Flow:
         return used
 
     def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
-        """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is set aside."""
+        """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is suspended."""
         while self._parsing(name, command).after < seq:
             if name in self.detached:
-                finding = f"{name} is set aside: {self.detached.tables[name].error}"
+                finding = f"{name} is suspended: {self.detached.tables[name].error}"
                 raise CommandError(f"command {command}", finding, "Mend it; what was begun goes on with it")
             yield progress
 
@@ -707,7 +707,7 @@ class Flow:
         return writer
 
     def behind(self) -> bool:
-        """Whether some table that is not set aside has not yet taken what its inputs have."""
+        """Whether some table that is not suspended has not yet taken what its inputs have."""
         return any(
             writer.behind() or writer.declared.name in self.detached  # it is opened anew, whatever there is to take
             for writer in self.writers
@@ -715,7 +715,7 @@ class Flow:
         )
 
     def _take(self, at: int, spark: SparkSession | None, committer: Committer) -> None:
-        """Let one table take its slice; one that fails by its own fault is set aside."""
+        """Let one table take its slice; one that fails by its own fault is suspended."""
         writer = self.writers[at]
         name = writer.declared.name
         if self.detached.waits(name):
@@ -795,7 +795,7 @@ class Flow:
             table.tend()
 
     def _at_work(self) -> Iterator[OwnedTable]:
-        """The tables that are not set aside, with those beside them."""
+        """The tables that are not suspended, with those beside them."""
         for name, source in self.inputs.items():
             if name not in self.detached:
                 yield source.table

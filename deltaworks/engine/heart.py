@@ -127,7 +127,7 @@ class Heart:
             "last_batch_at": _iso(status.last_batch_at),
             "last_commit_at": _iso(status.last_commit_at),
             "behind": list(status.behind),
-            "detached": {
+            "suspended": {
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
                 for name, one in status.detached.items()
             },

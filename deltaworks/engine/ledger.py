@@ -80,7 +80,7 @@ class Ledger:
 
     def __init__(self, catalog: Catalog, lake: Path) -> None:
         """Read the last entry of every table that exists."""
-        self.catalog, self.lake = catalog, lake
+        self.catalog, self.lake, self._lineage = catalog, lake, Lineage(lake)
         self._standing = {
             name: standing for name in self._names() if (standing := _standing(self._path(name))) is not None
         }
@@ -111,7 +111,7 @@ class Ledger:
 
     def commits(self, name: str) -> Iterator[Logged]:
         """A table's commits, newest first, those too that only `ops.ledger` still tells."""
-        return Lineage(self.lake).commits(name) if name in self._standing else iter(())
+        return self._lineage.commits(name) if name in self._standing else iter(())
 
     def behind(self, name: str) -> list[Behind]:
         """The numbers of a table and the commands that list what is behind them; none of a table beside a table."""
@@ -121,13 +121,13 @@ class Ledger:
 
     def processed_through(self, name: str) -> Through | None:
         """Which offsets the newest version of a table contains; None while it has none."""
-        return Lineage(self.lake).processed_through(name) if name in self._standing else None
+        return self._lineage.processed_through(name) if name in self._standing else None
 
     def gaps(self, topic: str, witness: Witness) -> Iterator[Gap]:
         """Every gap of a topic that is not a marker: as the commits say, and as the witness says of the rest."""
         for declared in self.catalog.tables.values():
             if topic in declared.topics and declared.name in self._standing:
-                for entry in Lineage(self.lake).entries(declared.name):
+                for entry in self._lineage.entries(declared.name):
                     yield from (gap for gap in map(Gap.read, entry.gaps) if gap.topic == topic)
                 yield from self._gaps_not_asked(declared.name, topic, witness)
 
@@ -209,7 +209,7 @@ class Ledger:
 
     def _verdict(self, declared: Declared, standing: _Standing) -> str:
         red = next(self._reds(declared, standing), None)
-        return f"RED: {red}" if red else next(self._lags(standing), "ok")
+        return f"RED: {red}" if red else next(self._lags(declared, standing), "ok")
 
     def _reds(self, declared: Declared, standing: _Standing) -> Iterator[str]:
         totals = standing.entry.totals
@@ -241,11 +241,20 @@ class Ledger:
             elif batch == source.entry.ingest_seq and totals.read != source.entry.totals.taken:
                 yield f"{name} has {source.entry.totals.taken} rows, {totals.read} were read"
 
-    def _lags(self, standing: _Standing) -> Iterator[str]:
-        for name, batch in standing.entry.position.batches.items():
-            behind = self._standing[name].entry.ingest_seq - batch
+    def _lags(self, declared: Declared, standing: _Standing) -> Iterator[str]:
+        position = standing.entry.position
+        for name in declared.inputs:
+            source = self._standing.get(name)
+            if source is None:  # it has nothing yet
+                continue
+            if isinstance(self.catalog[name].table.kept_as, Raw):
+                behind = source.entry.ingest_seq - position.batches.get(name, 0)
+                said = f"behind {behind} batch{'' if behind == 1 else 'es'}"
+            else:
+                behind = source.version - self._lineage.as_good_as(name, position.versions.get(name, 0))
+                said = f"behind {behind} version{'' if behind == 1 else 's'} of {name}"
             if behind > 0:
-                yield f"behind {behind} batch{'' if behind == 1 else 'es'}"
+                yield said
 
 
 def _version(standing: _Standing) -> int:

@@ -128,7 +128,7 @@ def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], d
         if not any(_changed_since(lineage, name, at) for name, at in (others | found).items()):
             return found, others
     finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
-    raise LakeError(table, finding, 'Try again when none is behind or set aside: "deltaworks app status"')
+    raise LakeError(table, finding, 'Try again when none is behind or suspended: "deltaworks app status"')
 
 
 def _changed_since(lineage: Lineage, name: str, version: int) -> bool:

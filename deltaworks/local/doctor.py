@@ -21,7 +21,9 @@ from deltaworks.local import connect, kafka, stack
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
+from deltaworks.supervise.judge import NOT_WELL, suspended_tables
 from deltaworks.supervise.launch import driver_processes
+from deltaworks.supervise.watch import judged
 
 _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
@@ -194,6 +196,25 @@ def _airflow(settings: Settings) -> Iterator[Finding]:
         yield _ok("airflow", f"no import errors, {runs} runs per loop")
 
 
+def _apps(settings: Settings) -> Iterator[Finding]:
+    """How each app is, by the words of `app status`."""
+    if "control" not in stack.state(settings).parts:
+        return
+    with Store(settings.control_dsn()) as store:
+        for app in store.apps():
+            seen, verdict = judged(settings, store, app.name)
+            told = f"{app.name} is {verdict.state}: {verdict.reason}"
+            tables = {} if seen.heartbeat is None else suspended_tables(seen.heartbeat)
+            if verdict.state in NOT_WELL:
+                table = next(iter(tables), None)
+                step = f'Run "deltaworks logs app-{app.name}"'
+                yield _fail("apps", told, step if table is None else f"Mend {table}; it is tried again by itself")
+            elif verdict.needs is not None:
+                yield _warn("apps", told, f'Run "deltaworks app status {app.name}" again; Airflow starts it')
+            else:
+                yield _ok("apps", told)
+
+
 def _topics(settings: Settings) -> Iterator[Finding]:
     if "kafka" not in stack.state(settings).parts:
         return
@@ -296,4 +317,4 @@ def _fail(check: str, finding: str, next_step: str) -> Finding:
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc/net/tcp writes them on little-endian machines
 LOOPBACK = frozenset({"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"})
 _MACHINE: tuple[Check, ...] = (_environments, _java, _jars, _ports, _disk, _clock, _secrets)
-_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _topics, _connector, _slot)
+_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _slot)

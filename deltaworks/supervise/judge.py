@@ -7,7 +7,9 @@ from typing import Any, Literal
 from deltaworks.control import App, Heartbeat, Lease
 from deltaworks.supervise.launch import Launched
 
-State = Literal["stopped", "draining", "starting", "healthy", "idle", "behind", "detached", "stuck", "dead", "failed"]
+State = Literal["stopped", "draining", "starting", "healthy", "idle", "behind", "suspended", "stuck", "dead", "failed"]
+NOT_WELL: tuple[State, ...] = ("suspended", "stuck", "dead", "failed")
+"""Somebody has to look after it, or it is being restarted just now."""
 Needs = Literal["start", "burial", "kill"]  # start one; the last one died, say so; it hangs, kill it
 
 
@@ -140,33 +142,36 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
     if heartbeat.state == "starting":
         return _starting(pid, _age(seen), watched_seconds, limits)
     rows, speed = lag_rows(heartbeat), float(heartbeat.progress.get("rows_per_second") or 0)
-    aside = _set_aside(heartbeat)
-    if rows == 0 and aside:
-        return Verdict(state="detached", reason=f"{pid}, {aside}")
+    failing = _suspended(heartbeat)
+    if rows == 0 and failing:
+        return Verdict(state="suspended", reason=f"{pid}, {failing}")
     if rows == 0:
         quiet = _still(seen, heartbeat, "last_commit_at") > limits.quiet_seconds
         return Verdict(state="idle" if quiet else "healthy", reason=f"{pid}, nothing waits")
     wait = "1 row waits" if rows == 1 else f"{rows:,} rows wait"
     if seen.busy_with:
-        return Verdict(state="healthy", reason=f"{pid} works on {seen.busy_with}; {wait}")
+        works = f"{pid} works on {seen.busy_with}; {wait}"
+        return Verdict(state="suspended" if failing else "healthy", reason=f"{works}; {failing}" if failing else works)
     still = _still(seen, heartbeat, "last_commit_at", "last_batch_at")
     if min(still, watched_seconds) > limits.no_progress_seconds:
         reason = f"{pid} is alive, {wait}, nothing was committed for {still:.0f} s"
         return Verdict(state="stuck", reason=f"{reason}{_with_error(heartbeat)}", needs="kill")
-    if aside:
-        return Verdict(state="detached", reason=f"{pid}, {wait}, {aside}")
+    if failing:
+        return Verdict(state="suspended", reason=f"{pid}, {wait}, {failing}")
     moving = f"{pid}, {wait}, {speed:,.0f} rows/s{_with_error(heartbeat)}"
     return Verdict(state="behind" if rows > limits.behind_rows else "healthy", reason=moving)
 
 
-def _set_aside(heartbeat: Heartbeat) -> str:
+def suspended_tables(heartbeat: Heartbeat) -> dict[str, str]:
+    """Per table that fails and is tried again, while the others go on, its error."""
+    return {table: str(found["error"]) for table, found in (heartbeat.progress.get("suspended") or {}).items()}
+
+
+def _suspended(heartbeat: Heartbeat) -> str:
     """Tables and copies that fail and are tried again while the others go on; empty if there are none."""
-    tables = heartbeat.progress.get("detached") or {}
-    copies = [copy for copy in copies_of(heartbeat) if copy["error"]]
-    told = "; ".join(
-        [*(f"{table}: {found['error']}" for table, found in tables.items()), *(c["error"] for c in copies)]
-    )
-    return f"set aside and tried again: {told}" if told else ""
+    copies = [str(copy["error"]) for copy in copies_of(heartbeat) if copy["error"]]
+    told = "; ".join([*(f"{table}: {error}" for table, error in suspended_tables(heartbeat).items()), *copies])
+    return f"suspended and tried again: {told}" if told else ""
 
 
 def _still(seen: Seen, heartbeat: Heartbeat, *names: str) -> float:

@@ -1,10 +1,11 @@
 """One look at an app: what the control store and this machine's process table say of it."""
 
+import math
 from datetime import UTC, datetime
 
 from deltaworks.control import App, Heartbeat, Lease, Store
 from deltaworks.settings import Settings
-from deltaworks.supervise.judge import Seen, lag_rows
+from deltaworks.supervise.judge import Limits, Seen, Verdict, judge, lag_rows
 from deltaworks.supervise.launch import lingering, living
 from deltaworks.supervise.launches import last_launch
 
@@ -22,6 +23,12 @@ def look(settings: Settings, store: Store, app: str) -> Seen:
         launched_at=_launched_at(settings, app, lease),
         busy_with=_busy_with(store, known, heartbeat) if driver else None,
     )
+
+
+def judged(settings: Settings, store: Store, app: str) -> tuple[Seen, Verdict]:
+    """A look at an app, and how it is as far as one look tells: the store is taken to have been heard all the time."""
+    seen = look(settings, store, app)
+    return seen, judge(seen, watched_seconds=math.inf, limits=Limits())
 
 
 def _launched_at(settings: Settings, app: str, lease: Lease | None) -> datetime | None:

@@ -385,7 +385,7 @@ def test_order_that_fails_with_rows_tells_no_value_of_them(
         carry_out(owner, command("replay_refused_rows", DAYS))
 
     assert owner.flow.detached.tables[DAYS].error == "CAST_INVALID_INPUT"
-    assert "set aside" in caplog.text
+    assert "is suspended" in caplog.text
     assert "ann@home" not in caplog.text
 
 

@@ -74,7 +74,7 @@ def test_table_waits_until_its_time_and_is_forgotten_once_it_goes_on() -> None:
 
     assert waiting
     assert due
-    assert "silver.notes: is set aside: silver.notes.words: is null. Mend it." in told
+    assert "silver.notes: is suspended: silver.notes.words: is null. Mend it." in told
     assert "silver.notes" not in detached
     assert detached.error() is None
 

@@ -49,9 +49,9 @@ DRIVER = Launched(pid=7, process_started="s", adopted=True)
 FRESH = ago(5)
 MOVING = beat(lag=rows(10), last_commit_at=iso(1))
 HALTED = beat(lag=rows(5), last_commit_at=iso(700), error="disk full")
-ASIDE = {"silver.notes": {"error": "thirteen words", "since": iso(60), "failures": 3}}
-MOVING_WITHOUT = beat(lag=rows(10), last_commit_at=iso(1), detached=ASIDE)
-HALTED_WITHOUT = beat(lag=rows(5), last_commit_at=iso(700), detached=ASIDE)
+FAILING = {"silver.notes": {"error": "thirteen words", "since": iso(60), "failures": 3}}
+MOVING_WITHOUT = beat(lag=rows(10), last_commit_at=iso(1), suspended=FAILING)
+HALTED_WITHOUT = beat(lag=rows(5), last_commit_at=iso(700), suspended=FAILING)
 POISON = beat("failed", error="poison")
 OVER = lease(left=-70)
 
@@ -93,9 +93,10 @@ CASES = [
     Case("no rows for long", on(beat(lag=rows(0), last_commit_at=iso(90))), "idle"),
     Case("nothing ever came", on(beat()), "idle"),
     Case("more waits than a batch", on(beat(lag=rows(60_000), last_commit_at=iso(1))), "behind", says="60,000 rows"),
-    Case("a table is set aside", on(beat(lag=rows(0), detached=ASIDE)), "detached", says="silver.notes: thirteen"),
-    Case("a table is set aside, rows move", on(MOVING_WITHOUT), "detached", says="rows wait"),
-    Case("a table is set aside, nothing moves", on(HALTED_WITHOUT), "stuck", "kill"),
+    Case("a table is suspended", on(beat(lag=rows(0), suspended=FAILING)), "suspended", says="silver.notes: thirteen"),
+    Case("a table is suspended, rows move", on(MOVING_WITHOUT), "suspended", says="rows wait"),
+    Case("a table is suspended, a command is at work", on(MOVING_WITHOUT, busy_with="command 4"), "suspended"),
+    Case("a table is suspended, nothing moves", on(HALTED_WITHOUT), "stuck", "kill"),
     Case("no progress", on(HALTED), "stuck", "kill", says="disk full"),
     Case("a command is at work", on(HALTED, busy_with="command 4 (compact)"), "healthy", says="command 4"),
     Case("no progress that anybody watched", on(HALTED), "healthy", watched=20),

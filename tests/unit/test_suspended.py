@@ -1,0 +1,125 @@
+"""A table that its app cannot bring further: whatever an operator asks says so."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from deltaworks import processes
+from deltaworks.cli import apps, ledger
+from deltaworks.control import Lease, Store
+from deltaworks.engine.ledger import Ledger
+from deltaworks.local import doctor
+from deltaworks.local.part import PartState, StackState
+from deltaworks.settings import Settings
+from tests.arrow_flow import ArrowOwner
+from tests.scratch_postgres import ScratchPostgres
+from tests.shop_rows import view
+from tests.unit.launching import scratch_project
+
+GOLD = "gold.page_views_per_minute"
+SUSPENDED = {GOLD: {"error": "DIVIDE_BY_ZERO", "since": "2026-11-27T10:00:00+00:00", "failures": 3}}
+
+
+@pytest.fixture
+def settings(postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Give a project with a control store and a stack, as far as its files tell."""
+    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+        for name, value in {"PROJECT": settings.project, "DATA": settings.data, "PORT_CONTROL": postgres.port}.items():
+            monkeypatch.setenv(f"DELTAWORKS_{name}", str(value))
+        monkeypatch.setenv("DELTAWORKS_PORT_KAFKA", "9")  # nobody is there
+        control = PartState(name="control", of="control", step=False, state="ready", since=0)
+        settings.run.mkdir()
+        own = processes.started(os.getpid())
+        StackState(generation=1, pid=os.getpid(), started=own, parts={"control": control}).write(settings.run)
+        yield settings
+
+
+@pytest.fixture
+def owner(settings: Settings) -> ArrowOwner:
+    """Give the owner of the app's tables, whose events are in silver."""
+    owner = ArrowOwner(settings, "web")
+    owner.log.send([view(1), view(2)])
+    owner.bronze()
+    owner.silver()
+    owner.flow.settle()
+    return owner
+
+
+@pytest.fixture
+def driver() -> Iterator[int]:
+    """Give the id of a process that lives."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        process.kill()
+
+
+def asked(settings: Settings) -> dict[str, tuple[bool, str]]:
+    """Per question whether its answer is that all is well, and what it says."""
+    main = typer.Typer()
+    main.callback()(lambda: None)
+    for module in (ledger, apps):
+        module.register(main)
+    found = {}
+    for words in (["ledger"], ["app", "status", "web"]):
+        result = CliRunner(env={"COLUMNS": "400"}).invoke(main, words)
+        assert result.exit_code in (0, 1), result.output
+        found[words[0]] = result.exit_code == 0, result.stdout
+    [finding] = [one for one in doctor._apps(settings) if one.finding.startswith("web ")]
+    return {**found, "doctor": (finding.verdict == "ok", f"{finding.finding}. {finding.next_step}")}
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_suspended_table_is_told_by_every_command(settings: Settings, driver: int) -> None:
+    """With its error and how far it is behind, while its app goes on; and by none once it goes on too."""
+    with Store(settings.control_dsn()) as store:
+        store.desire("web", "running", by="tests")
+        lease = store.acquire(
+            "web", owner="tests", seconds=60, pid=driver, process_started=str(processes.started(driver))
+        )
+        assert isinstance(lease, Lease)
+        store.beat(lease, state="running", progress={"suspended": SUSPENDED})
+        suspended = asked(settings)
+        store.beat(lease, state="running", progress={"suspended": {}})
+        mended = asked(settings)
+        store.release(lease)
+
+    assert {question: well for question, (well, _) in suspended.items()} == dict.fromkeys(suspended, False)
+    assert all("suspended" in said and "DIVIDE_BY_ZERO" in said for _, said in suspended.values())
+    assert "suspended: DIVIDE_BY_ZERO; behind 1 version of silver.page_views" in suspended["ledger"][1]
+    assert f"Mend {GOLD}" in suspended["doctor"][1]
+    assert {question: well for question, (well, _) in mended.items()} == dict.fromkeys(mended, True)
+    assert not any("suspended" in said for _, said in mended.values())
+
+
+def test_gold_is_behind_while_its_inputs_have_rows_that_it_has_not_taken(owner: ArrowOwner) -> None:
+    """To put files together brings no row."""
+    views = owner.flow.inputs["silver.page_views"].table
+    bring(owner, 3)
+    before = verdict(owner)
+    owner.gold(GOLD)
+    taken = verdict(owner)
+    assert owner.committer.rewrite(views, views.entry.follow("compact"), size_max=2**20)
+    compacted = verdict(owner)
+    bring(owner, 4)
+
+    assert before == "behind 2 versions of silver.page_views"
+    assert taken == compacted == "ok"
+    assert verdict(owner) == "behind 1 version of silver.page_views"
+
+
+def bring(owner: ArrowOwner, number: int) -> None:
+    """A page view comes to silver."""
+    owner.log.send([view(number)])
+    owner.bronze()
+    owner.silver()
+
+
+def verdict(owner: ArrowOwner) -> str:
+    """What the ledger says of gold."""
+    books = Ledger(owner.catalog, owner.settings.lake)
+    return next(sheet.verdict for sheet in books.sheets() if sheet.table == GOLD)
