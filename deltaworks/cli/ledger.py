@@ -8,10 +8,11 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
+from deltaworks.cli.held_up import SECONDS_WARN
 from deltaworks.cli.ledger_table import about_table
 
 if TYPE_CHECKING:
-    from deltaworks.engine.broker import Edge
+    from deltaworks.engine.broker import Edge, OpenTransaction
     from deltaworks.engine.ledger import Ledger
 
 
@@ -56,7 +57,8 @@ def ledger(
 
 
 def _everything(books: "Ledger", *, as_json: bool) -> None:
-    lines = [asdict(line) for line in books.lines(_edges(books))]
+    edges, held_up = _edges(books)
+    lines = [_held_up(asdict(line), held_up) for line in books.lines(edges)]
     suspended = _suspended()
     sheets = [_told(asdict(sheet), suspended) for sheet in books.sheets()]
     balanced = not any(str(one["verdict"]).startswith("RED") for one in (*lines, *sheets))
@@ -138,17 +140,28 @@ def _gaps(books: "Ledger", topic: str, *, as_json: bool) -> None:
     show.listing(rows, title=f"Gaps of {topic}, but for markers", as_json=as_json, empty="none")
 
 
-def _edges(books: "Ledger") -> dict[str, dict[str, "Edge"]]:
-    """What the broker has; nothing while it is down, the ledger stands without it."""
+def _held_up(line: dict[str, Any], held_up: "Mapping[tuple[str, str], OpenTransaction]") -> dict[str, Any]:
+    """With what waits behind a transaction that does not end: for readers the topic ends where it begins."""
+    found = held_up.get((line["topic"], str(line["partition"])))
+    if found is None or line["verdict"] != "ok":
+        return line
+    return {**line, "verdict": f"behind a transaction, open for {found.seconds:,.0f} s: {found.waiting:,} offsets wait"}
+
+
+def _edges(books: "Ledger") -> "tuple[dict[str, dict[str, Edge]], dict[tuple[str, str], OpenTransaction]]":
+    """What the broker has, and what holds partitions up; nothing while it is down, the ledger stands without it."""
     from deltaworks.engine.broker import Broker
     from deltaworks.errors import SourceError
 
     topics = sorted({line.topic for line in books.lines()})
     broker = Broker(bootstrap=settings().kafka, group="deltaworks.ledger", timeout_seconds=3)
     try:
-        return broker.reachable(broker.edges(topics), books.offsets())
+        edges = broker.edges(topics)
+        held_up = {(one.topic, one.partition): one for one in broker.open_transactions(edges)}
+        ends = broker.reachable(edges, books.offsets())
+        return ends, {place: one for place, one in held_up.items() if one.seconds > SECONDS_WARN}
     except SourceError as error:
         show.err.print(f"{error} Shown without the broker's end offsets.", style="yellow")
-        return {}
+        return {}, {}
     finally:
         broker.close()

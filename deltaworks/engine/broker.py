@@ -36,6 +36,20 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenTransaction:
+    """What holds a partition up: readers of committed records get nothing from `first` on until it ends.
+
+    `waiting`: offsets from there on, others' too. `seconds`: how long ago its first record was written there.
+    """
+
+    topic: str
+    partition: str
+    first: int
+    waiting: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """What tells a record from every other one that could be in its place; `time` in milliseconds since 1970."""
 
@@ -55,7 +69,7 @@ class Broker:
         self._timeout, self._bootstrap, self._group = timeout_seconds, bootstrap, group
         self._consumer = self._new_consumer()
 
-    def _new_consumer(self) -> Consumer:
+    def _new_consumer(self, *, isolation: str = "read_committed") -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -63,7 +77,7 @@ class Broker:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,  # tells a tail of markers from records to come
                 "auto.offset.reset": "error",  # else a reader of what has just been deleted would go to the end
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "socket.timeout.ms": 10_000,
                 "log_level": 2,  # its messages about each attempt to connect repeat what the error says
             }
@@ -111,6 +125,32 @@ class Broker:
             }
             for topic, parts in edges.items()
         }
+
+    def open_transactions(self, edges: Mapping[str, Mapping[str, Edge]]) -> list[OpenTransaction]:
+        """What committed records wait behind, where there is any: most transactions are over in a moment.
+
+        For who reads only those a partition ends at the first open transaction, whatever else comes after it.
+        """
+        found = list[OpenTransaction]()
+        reader = self._new_consumer(isolation="read_uncommitted")
+        try:
+            for topic, parts in edges.items():
+                for partition, edge in parts.items():
+                    place = TopicPartition(topic, int(partition), edge.high)
+                    high = int(reader.get_watermark_offsets(place, timeout=self._timeout)[1])
+                    if high > edge.high and (first := self._first(reader, place)) is not None:
+                        found.append(_open_since(first, high))
+        except KafkaException as error:
+            raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
+        finally:
+            reader.close()
+        return found
+
+    def _first(self, reader: Consumer, place: TopicPartition) -> Record | None:
+        """The first record there; None where only markers are, of a transaction that has just ended."""
+        reader.assign([place])
+        message = reader.poll(self._timeout)
+        return None if message is None or message.error() is not None else _record(message)
 
     def _without_records(self, places: Mapping[tuple[str, str], int]) -> set[tuple[str, str]]:
         """Of these partitions those that have no committed record from the offset on.
@@ -203,6 +243,14 @@ class Broker:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def _open_since(first: Record, high: int) -> OpenTransaction:
+    seconds = max(0.0, time.time() - first.time / 1000)
+    waiting = high - first.offset
+    return OpenTransaction(
+        topic=first.topic, partition=first.partition, first=first.offset, waiting=waiting, seconds=seconds
+    )
 
 
 def _record(message: Message) -> Record:
