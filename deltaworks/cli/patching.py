@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -96,14 +96,24 @@ def _changed(name: str, place: Mapping[str, object], fields: list[str] | None) -
     told_by = dict(_field(text) for text in fields or ())
     envelope = isinstance(catalog.load(settings().project)[name].table.reads, Debezium)
     try:
-        document = msgspec.json.decode(_came(name, place), type=_Fields)
-        if not envelope:
-            return msgspec.json.encode(document | told_by)
-        after = msgspec.json.decode(document["after"], type=_Fields)
-        return msgspec.json.encode(document | {"after": msgspec.Raw(msgspec.json.encode(after | told_by))})
+        return _with(_came(name, place), told_by, inside=("after",) if envelope else ())
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         what = "a change with a row after it" if envelope else "a JSON object"
         raise typer.BadParameter(f"What came is not {what}: give the whole --value.", param_hint="--set") from None
+
+
+def _with(value: bytes, fields: _Fields, *, inside: Sequence[str]) -> bytes:
+    """The object with other fields in the object that this path leads to; also where it is beside its schema."""
+    from deltaworks.engine.parsing.document import is_wrapped
+
+    document = msgspec.json.decode(value, type=_Fields)
+    if is_wrapped(msgspec.json.decode(value)) and fields.keys().isdisjoint(document):
+        inside = ("payload", *inside)
+    if not inside:
+        return msgspec.json.encode(document | fields)
+    first, *others = inside
+    changed = _with(bytes(document[first]), fields, inside=others)
+    return msgspec.json.encode(document | {first: msgspec.Raw(changed)})
 
 
 def _field(text: str) -> tuple[str, msgspec.Raw]:

@@ -35,7 +35,7 @@ class Json:
 
 @word
 class Debezium:
-    """Row changes of one source table, as Debezium's envelope without schema."""
+    """Row changes of one source table, as Debezium's envelope in JSON, with its schema or without."""
 
     bronze: str
     table: str

@@ -42,7 +42,13 @@ class Chunk:
     @cached_property
     def documents(self) -> list[Document | Refusal]:
         """Per row the JSON object in its value, or why there is none."""
-        return [read(value) for value in self.column("value")]
+        schemas: dict[Any, Any] = {}
+        return [_sharing(schemas, read(value)) for value in self.column("value")]
+
+    @cached_property
+    def payloads(self) -> list[Document | Refusal]:
+        """The documents, of those that came with their schema only the record."""
+        return [unwrapped(found) for found in self.documents]
 
     def column(self, name: str) -> list[Any]:
         """A column as Python values."""
@@ -65,6 +71,24 @@ def read(value: bytes | None) -> Document | Refusal:
         return document.read(value)
     except Refusal as refusal:
         return refusal.with_traceback(None)
+
+
+def unwrapped(found: Document | Refusal) -> Document | Refusal:
+    """The record without the schema that it may have come with; one that is null is no value."""
+    if isinstance(found, Refusal) or not document.is_wrapped(found):
+        return found
+    payload: Document | None = found["payload"]
+    return Refusal("no value") if payload is None else payload
+
+
+def _sharing(schemas: dict[Any, Any], found: Document | Refusal) -> Document | Refusal:
+    """The document; one schema object serves all that have come with an equal one, for it outweighs the record."""
+    if not isinstance(found, Refusal) and document.is_wrapped(found) and found["schema"] is not None:
+        schema = found["schema"]
+        known = schemas.setdefault(str(schema.get("name")), schema)
+        if known == schema:
+            found["schema"] = known
+    return found
 
 
 def chunks(bronze: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:

@@ -1,4 +1,6 @@
-"""Tables that read Debezium's row changes: JsonConverter without schemas, all tables of a source in one topic.
+"""Tables that read Debezium's row changes: JsonConverter, all tables of a source in one topic.
+
+Values and keys may come with their schema (`schemas.enable`, the converter's default) or without, also mixed.
 
 Of a record another's are: tombstones, heartbeats, the BEGIN and END of transactions, logical messages, changes of other
 tables. A value that is none of these and no change record either cannot be told to be another's, so every table over
@@ -22,7 +24,7 @@ from typing import TypeGuard
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks.engine.parsing.bronze import Chunk, read
+from deltaworks.engine.parsing.bronze import Chunk, read, unwrapped
 from deltaworks.engine.parsing.document import Document
 from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.refusal import Refusal
@@ -82,7 +84,7 @@ class DebeziumParser:
         sheet = Sheet.of(chunk)
         order = Order.of(chunk)
         keys: list[bytes | None] | None = None
-        for place, found in enumerate(chunk.documents):
+        for place, found in enumerate(chunk.payloads):
             change = _change(found, self.reads.table)
             if change is None:
                 if _ends_a_later_lifes_snapshot(found):
@@ -122,7 +124,7 @@ class DebeziumParser:
             sheet.take(place, self.fields.take(after, lambda: sheet.chunk.value(place)))
 
     def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
-        found = read(key)
+        found = unwrapped(read(key))
         if isinstance(found, Refusal):
             sheet.refuse(place, f"key: {found.code}")
         else:
@@ -253,7 +255,7 @@ def _updates(chunk: Chunk) -> Callable[[int], bool]:
     """Tells which of the chunk's changes are updates: only those leave values out."""
 
     def is_update(place: int) -> bool:
-        found = chunk.documents[place]
+        found = chunk.payloads[place]
         return not isinstance(found, Refusal) and found["op"] == "u"
 
     return is_update

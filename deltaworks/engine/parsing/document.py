@@ -15,6 +15,7 @@ DEPTH_MAX = 100  # far below the interpreter's recursion limit, far above any sa
 
 Document = dict[str, Any]
 
+_WRAPPED = {"schema", "payload"}
 _BLANK = " \t\n\r"
 _BYTE_ORDER_MARK = "\ufeff"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -39,6 +40,19 @@ def read(value: bytes | None) -> Document:
     if type(found) is not dict:
         raise Refusal("not an object")
     return found
+
+
+def is_wrapped(found: Document) -> bool:
+    """Whether the record is in the field `payload`, beside its schema: so Connect's JSON converter writes unless told.
+
+    The schema is a struct with a list of fields, or null where the converter was given none. A row that has columns of
+    these names looks otherwise: no column of a source is an object with a list in it.
+    """
+    if found.keys() != _WRAPPED:
+        return False
+    schema, payload = found["schema"], found["payload"]
+    struct = type(schema) is dict and schema.get("type") == "struct" and type(schema.get("fields")) is list
+    return (schema is None or struct) and (payload is None or type(payload) is dict)
 
 
 def _text(value: bytes | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from deltaworks.engine.parsing.document import Document
+from deltaworks.engine.parsing.document import Document, is_wrapped
 from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.words.reading import UnknownFields
 from deltaworks.words.table import Column
@@ -28,7 +28,7 @@ class Taken:
 class Fields:
     """One table's view on records. `inside`: the field of the document that holds the record, None: it is the document.
 
-    `folded`: as in `Shapes`.
+    `folded`: as in `Shapes`. `wrapped`: whether a document may have come with its schema (see `document.is_wrapped`).
     """
 
     columns: tuple[Column, ...]
@@ -36,6 +36,7 @@ class Fields:
     unknown: UnknownFields
     folded: bool
     inside: str | None = None
+    wrapped: bool = True
 
     @cached_property
     def shapes(self) -> Shapes:
@@ -60,8 +61,11 @@ class Fields:
         if verdict.renamed:
             record = record | {name: record[old] for old, name in verdict.renamed}
         if self.unknown.column is not None and verdict.strays:
-            record = record | {self.unknown.column: rest_of(value(), verdict.strays, inside=self.inside)}
+            record = record | {self.unknown.column: self._rest(value(), verdict.strays)}
         return Taken(record, None, strays)
+
+    def _rest(self, value: bytes, strays: Sequence[str]) -> str:
+        return rest_of(value, strays, inside=self.inside, wrapped=self.wrapped)
 
 
 class _Written(str):
@@ -73,9 +77,11 @@ class _Written(str):
 _READ = json.JSONDecoder(parse_float=_Written, parse_int=_Written).decode
 
 
-def rest_of(value: bytes, strays: Sequence[str], *, inside: str | None = None) -> str:
+def rest_of(value: bytes, strays: Sequence[str], *, inside: str | None = None, wrapped: bool = False) -> str:
     """These fields of a document that `document.read` has accepted; with `inside`, of the object in that field."""
     found: Document = _READ(value.decode("utf-8"))
+    if wrapped and is_wrapped(found):
+        found = found["payload"]
     if inside is not None:
         found = found[inside]
     return _text({name: found[name] for name in strays})

@@ -1,4 +1,8 @@
-"""Tables that read JSON events: each value of the topic is one row."""
+"""Tables that read JSON events: each value of the topic is one row.
+
+Events that Connect has written with their schema (`schemas.enable`) are read like those without, unless the table
+declares a field by one of the wrapper's names.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -6,7 +10,7 @@ from functools import cached_property, partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.bronze import Chunk, unwrapped
 from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.sheet import Sheet, sequence
@@ -41,14 +45,22 @@ class JsonParser:
             required=tuple(column.name for column in fields if not column.null),
             unknown=self.reads.unknown_fields,
             folded=True,
+            wrapped=self.wrapped,
         )
+
+    @cached_property
+    def wrapped(self) -> bool:
+        """Whether an event may be the payload beside its schema."""
+        names = {name for column in self.columns for name in (column.name, column.previously)}
+        return names.isdisjoint(("schema", "payload"))
 
     def batch(self, chunk: Chunk) -> pa.RecordBatch:
         """One row out for each row of the chunk."""
         sheet = Sheet.of(chunk)
         mine = pc.equal(chunk.rows.column("topic"), self.reads.topic)
         places = pc.indices_nonzero(mine).to_pylist()
-        for place, found in zip(places, chunk.take(places).documents, strict=True):
+        for place, came in zip(places, chunk.take(places).documents, strict=True):
+            found = unwrapped(came) if self.wrapped else came
             if isinstance(found, Refusal):
                 sheet.refuse(place, found.code)
             else:

@@ -15,6 +15,7 @@ from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser
+from deltaworks.engine.parsing.document import is_wrapped
 from deltaworks.engine.writers.quarantine import PLACE, Place
 
 PATCHES = pa.schema(
@@ -55,7 +56,9 @@ class Patch:
 
     def as_deletion(self) -> "Patch":
         """Of a change of a database: as if the row had been deleted by it."""
-        return replace(self, value=json.dumps({**json.loads(self.value), "op": "d"}).encode())
+        change, gone = json.loads(self.value), {"op": "d"}
+        deletion = change | ({"payload": change["payload"] | gone} if is_wrapped(change) else gone)
+        return replace(self, value=json.dumps(deletion).encode())
 
 
 @dataclass(frozen=True)
