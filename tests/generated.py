@@ -272,7 +272,7 @@ def _changes(choice: Choice, chance: Random, count: int) -> list[Record]:
     for lsn in range(1, count + 1):
         key = chance.choice(pool)
         row = {**_values(chance, list(COLUMNS), choice.keys), **key}
-        op = chance.choice("ccuuuud" if lsn != count // 2 else "t")
+        op = chance.choice("ccuuuudr" if lsn != count // 2 else "t")
         made.append(_change(op, row, choice.keys, lsn, second=chance.randrange(count)))
     made[3], made[-1] = made[-1], made[3]  # a newer change comes long before the others
     return made
@@ -282,7 +282,10 @@ def _change(op: str, row: dict[str, Any], keys: Sequence[str], lsn: int, second:
     at = round((START + timedelta(seconds=second)).timestamp()) * 1_000_000  # a clock that runs as it likes
     sent = {name: _json(value, days=True) for name, value in row.items()}
     source = {"schema": "public", "table": "things", "lsn": lsn, "snapshot": "false", "ts_us": at}
-    envelope = {"before": None, "after": sent if op in "cu" else None, "source": source, "op": op}
+    source["sequence"] = json.dumps([str(lsn - 1), str(lsn)])
+    if op == "r":  # of an incremental snapshot, which has read the log up to the change before
+        source |= {"lsn": None, "snapshot": "incremental", "sequence": json.dumps([str(lsn - 1)] * 2)}
+    envelope = {"before": None, "after": sent if op in "cur" else None, "source": source, "op": op}
     key = None if op == "t" else json.dumps({name: sent[name] for name in keys}).encode()
     return Record(topic="changes", value=json.dumps(envelope).encode(), key=key)
 

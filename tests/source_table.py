@@ -47,6 +47,7 @@ class SourceTable:
 
     lsn: int = 100
     prefix: str = "shop"
+    committed: int | None = None
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class SourceTable:
         """Change a row's key; large values that are not given again are left out of the new row."""
         row = {**self.rows.pop(old), "id": new, **values}
         self.rows[new] = row
-        self._write("d", old, None)
+        self._write("d", old, None, ends=False)
         self.log.append(Record(topic="shop.changes", key=_json({"id": old}), value=None))
         self.lsn -= 1
         self._write("c", new, self._shown(row, values))
@@ -83,20 +84,52 @@ class SourceTable:
     def snapshot(self, *, upto: int | None = None) -> None:
         """Read every row at one LSN; `upto`: the connector dies after so many."""
         self.lsn += 1
+        self.committed = None
         rows = list(self.rows.values())
         for number, row in enumerate(rows[:upto]):
             marker = "last" if number == len(rows) - 1 else "first" if number == 0 else "true"
             self._write("r", row["id"], row, snapshot=marker, step=0)
+
+    def read(self) -> dict[int, dict[str, Any]]:
+        """What a chunk of an incremental snapshot would see now."""
+        return {key: dict(row) for key, row in self.rows.items()}
+
+    def place(self) -> list[str | None]:
+        """How far the connector has read the log: the last commit, the last LSN."""
+        return [None if self.committed is None else str(self.committed), str(self.lsn)]
+
+    def send(self, chunk: dict[int, dict[str, Any]], *, at: list[str | None] | None = None) -> None:
+        """Send the rows of a chunk that nobody has changed since it was read.
+
+        `at`: the connector had read the log up to there only; it sends all rows, and what was changed comes after them.
+        """
+        for key, row in chunk.items():
+            if at is not None or self.rows.get(key) == row:
+                self._write("r", key, row, snapshot="incremental", step=0, at=at or self.place())
 
     def _shown(self, row: dict[str, Any], touched: dict[str, Any]) -> dict[str, Any]:
         kept = [name for name in LARGE if name not in touched and row[name] is not None]
         return row | dict.fromkeys(kept, PLACEHOLDER)
 
     def _write(
-        self, op: str, key: int | None, after: dict[str, Any] | None, *, snapshot: str = "false", step: int = 1
+        self,
+        op: str,
+        key: int | None,
+        after: dict[str, Any] | None,
+        *,
+        snapshot: str = "false",
+        step: int = 1,
+        ends: bool = True,
+        at: list[str | None] | None = None,
     ) -> None:
+        """`ends`: its transaction does. `at`: the place of a row that has no LSN."""
         self.lsn += step
-        source = {"name": self.prefix, "schema": "public", "table": "members", "lsn": self.lsn, "snapshot": snapshot}
+        told = json.dumps(at or self.place(), separators=(",", ":"))
+        lsn = self.lsn if at is None else None
+        source = {"name": self.prefix, "schema": "public", "table": "members", "lsn": lsn, "sequence": told}
+        source["snapshot"] = snapshot
+        if snapshot == "false" and ends:
+            self.committed = self.lsn
         before = {"id": key, "city": "", "bio": None, "cv": None} if op == "d" else None
         envelope = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1, "transaction": None}
         sent = None if key is None else _json({"id": key})

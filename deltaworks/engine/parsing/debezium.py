@@ -13,6 +13,11 @@ changes a row's key.
 
 The source's life is counted at the end of the connector's `topic.prefix`, which each record repeats as `source.name`:
 `shop`, then `shop-1`, and so on. Numbers of the log (LSN) are compared inside one life only.
+
+A row of an incremental snapshot has no LSN of its own. `source.sequence` says how far the connector had read the log
+when it sent the row: the row counts after all transactions that were committed by then, and before the next one. It
+may show that one already, or later ones, which the log repeats; of a key that was changed while it was being read the
+connector sends no row. Such a row ends nothing: keys that it does not show are only deleted by the log.
 """
 
 import re
@@ -40,7 +45,8 @@ NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
 AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
 
-_COMMIT = re.compile(r'\["([0-9]{1,19})",')  # of `source.sequence`: ["LSN of the last commit", "LSN"]
+_SEQUENCE = re.compile(r'\[(?:null|"([0-9]{1,19})") ?, ?(?:"([0-9]{1,19})")?')
+"""`source.sequence`: the LSN of the last commit, the LSN that was read last."""
 _ROW_OPS = frozenset({"r", "c", "u"})
 _STREAMED = (None, False, "false")
 _LAST_OF_TABLE = ("last_in_data_collection", "last")
@@ -97,7 +103,8 @@ class DebeziumParser:
             order.see(place, change)
             op = change["op"]
             if order.lsns[place] is None:
-                sheet.refuse(place, "source: no usable lsn")
+                told = "sequence" if _is_incremental(change) else "lsn"
+                sheet.refuse(place, f"source: no usable {told}")
             elif self.timed and order.times[place] is None:
                 sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
@@ -158,7 +165,8 @@ class Order:
     def see(self, place: int, change: Document) -> None:
         """Take down what a change of the table says."""
         self.lives[place], self.times[place] = _life(change), _at(change)
-        self.lsns[place], self.streamed[place], self.commits[place] = _lsn(change), _streamed(change), _commit(change)
+        self.streamed[place], (self.commits[place], lsn) = _streamed(change), _sequence(change)
+        self.lsns[place] = lsn if _is_incremental(change) else _lsn(change)
 
     def begin(self, place: int) -> str:
         """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""
@@ -202,8 +210,15 @@ def _lsn(change: Document) -> int | None:
     return lsn if type(lsn) is int and 0 <= lsn <= LSN_MAX else None
 
 
-def _commit(change: Document) -> int | None:
-    """The LSN of the commit before the change's own transaction, None in a snapshot and right after it.
+def _is_incremental(change: Document) -> bool:
+    """Whether an incremental snapshot has read the row, while the stream went on."""
+    return bool(change["source"].get("snapshot") == "incremental")
+
+
+def _sequence(change: Document) -> tuple[int | None, int | None]:
+    """The LSN of the commit before the change's own transaction, and the LSN up to which the log was read.
+
+    The commit is None in the first snapshot and right after it.
 
     Transactions count in the order of their commits. Their changes' own LSNs do not tell it: an insert that waits
     until another transaction has given its key free has a lower LSN than the deletion that it waits for.
@@ -211,8 +226,12 @@ def _commit(change: Document) -> int | None:
     Where none is told it counts as 0, and a snapshot's rows before what is streamed: a transaction that was open while
     the snapshot began has changes with lower LSNs than the snapshot, and is not in it.
     """
-    found = _COMMIT.match(text) if type(text := change["source"].get("sequence")) is str else None
-    return min(int(found[1]), LSN_MAX) if found else None
+    text = change["source"].get("sequence")
+    found = _SEQUENCE.match(text) if type(text) is str else None
+    if found is None:
+        return None, None
+    commit, lsn = (None if one is None else min(int(one), LSN_MAX) for one in found.groups())
+    return commit, commit if lsn is None else lsn
 
 
 def _at(change: Document) -> int | None:
@@ -221,6 +240,15 @@ def _at(change: Document) -> int | None:
     micros, millis = source.get("ts_us"), source.get("ts_ms")  # connectors before 2.6 send milliseconds only
     at = micros if type(micros) is int else millis * 1_000 if type(millis) is int else 0
     return at if 0 < at <= AT_MAX else None
+
+
+def was_read(sequence: str) -> bool:
+    """Whether a snapshot has read this change's row while changes were streamed already.
+
+    Its time is when it was sent: changes that count after it may have been committed before.
+    """
+    _, commit, streamed, *_ = (*sequence.split("/"), "", "", "")
+    return streamed == "0" and commit.strip("0") != ""
 
 
 def _streamed(change: Document) -> int:

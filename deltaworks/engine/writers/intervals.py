@@ -1,11 +1,14 @@
 """From the changes of keys to the intervals in which each state held: pure, the same for any order of the changes.
 
-PyArrow and the standard library only: the same function runs in the driver on small batches and inside `applyInArrow`
-on large ones, so both give the same.
+PyArrow and no Spark: the same function runs in the driver on small batches and inside `applyInArrow` on large ones, so
+both give the same.
 
 The sequence of the source decides the order. A state begins at the source's time of its change, yet never before the
 one that it follows began or ended: clocks may run backwards, and changes of one source transaction share one time.
 Such states have an interval of no length, and at no time is there more than one.
+
+A row that a snapshot has read while changes were streamed has the time at which it was sent, which may be after the
+commits of changes that follow it. It was so before them: it begins no later than the next of them.
 """
 
 from bisect import bisect_right
@@ -16,6 +19,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from deltaworks.engine.parsing.debezium import was_read
 
 KIND = pa.field("_kind", pa.string())
 NEW = pa.field("_new", pa.bool_())
@@ -102,7 +107,7 @@ def intervals(changes: Sequence[Change], cuts: Sequence[Truncation]) -> Iterator
     """Fold the changes of one key, in their order and without copies; `cuts` in their order."""
     held: Change | None = None
     start = clock = 0  # clock: never before what has been; times are after 1970
-    for change in changes:
+    for change in _timed(changes, cuts):
         if held is not None and (cut := _first_after(cuts, held.sequence)) and cut.sequence <= change.sequence:
             clock = max(clock, cut.at)
             yield Interval(held, start, clock)
@@ -115,6 +120,24 @@ def intervals(changes: Sequence[Change], cuts: Sequence[Truncation]) -> Iterator
     if held is not None:
         cut = _first_after(cuts, held.sequence)
         yield Interval(held, start, None if cut is None else max(clock, cut.at))
+
+
+def _timed(changes: Sequence[Change], cuts: Sequence[Truncation]) -> Sequence[Change]:
+    """The same changes; those that were read are no later than what comes next."""
+    if not any(was_read(change.sequence) for change in changes):
+        return changes
+    timed: list[Change] = []
+    follows: Change | Truncation | None = None
+    for change in reversed(changes):
+        cut = _first_after(cuts, change.sequence)
+        if cut is not None and (follows is None or cut.sequence <= follows.sequence):
+            follows = cut
+        if follows is None or not was_read(change.sequence):
+            timed.append(change)
+        else:
+            timed.append(change._replace(at=min(change.at, follows.at)))
+        follows = timed[-1]
+    return timed[::-1]
 
 
 def _first_after(cuts: Sequence[Truncation], sequence: str) -> Truncation | None:
