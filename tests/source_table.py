@@ -37,6 +37,22 @@ TABLE = Table(
     owner="tests",
 )
 '''
+KEPT = '''"""Members; their large values are kept as they come."""
+
+from deltaworks.words import Column, Table, debezium, keep, latest
+
+TABLE = Table(
+    app="tiny",
+    reads=debezium("bronze.changes", table="public.members", unknown_fields=keep("rest")),
+    kept_as=latest(keys=("id",)),
+    columns=(
+        Column("id", "bigint", null=False, doc="The key."),
+        Column("city", "string", doc="Small."),
+        Column("rest", "string", doc="What is not declared."),
+    ),
+    owner="tests",
+)
+'''
 PLACEHOLDER = "__debezium_unavailable_value"
 LARGE = ("bio", "cv")
 
@@ -160,7 +176,7 @@ def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 
-def people(folder: Path) -> Settings:
+def people(folder: Path, declared: str = PEOPLE) -> Settings:
     """A project with one table, silver.people, over the changes of public.members."""
     project = Project(folder / "project")
     project.delete("tables/gold")
@@ -172,5 +188,5 @@ def people(folder: Path) -> Settings:
     names = ("notes", "members", "shop.changes")
     project.write("topics.toml", "".join(f'["{name}"]\nkey = "none"\n\n' for name in names))
     project.write("tables/bronze/changes/table.py", CHANGES)
-    project.write("tables/silver/people/table.py", PEOPLE)
+    project.write("tables/silver/people/table.py", declared)
     return Settings.load(project.folder, environment={}, data=folder / "data")

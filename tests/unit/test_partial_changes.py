@@ -42,6 +42,9 @@ Row = tuple[Any, ...]
 class Lake:
     """One `latest` table over change records, without a flow: every take is a batch of its own."""
 
+    columns: tuple[Column, ...] = COLUMNS
+    reads = READS
+
     def __init__(self, folder: Path) -> None:
         """Begin with an empty table."""
         self.folder, self.seq, self.offset = folder, 0, 0
@@ -49,12 +52,12 @@ class Lake:
 
     def open(self) -> None:
         """Begin anew, as a restarted driver does."""
-        table = Table(app="a", reads=READS, kept_as=kept_latest(keys=("id",)), columns=COLUMNS, owner="tests")
+        table = Table(app="a", reads=self.reads, kept_as=kept_latest(keys=("id",)), columns=self.columns, owner="tests")
         declared = Declared(
             name="silver.members", layer="silver", table=table, doc="", folder=self.folder,
             inputs=("bronze.shop_changes",), topics=(), transform=None, suite=None, cases=(), keys=("id",),
         )  # fmt: skip
-        self.main = self._owned("members", arrow_schema(COLUMNS, system=latest.SYSTEM))
+        self.main = self._owned("members", arrow_schema(self.columns, system=latest.SYSTEM))
         self.quarantine = self._owned("members__quarantine", QUARANTINE)
         self.writer = LatestWriter(
             declared,

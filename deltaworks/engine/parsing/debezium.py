@@ -35,11 +35,11 @@ from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.shape import Shapes
 from deltaworks.engine.parsing.sheet import Sheet, sequence
-from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
+from deltaworks.engine.parsing.values import Converter, Encoding, Placeholder, Years, converter
 from deltaworks.words.reading import ARRIVAL, Debezium
 from deltaworks.words.table import Column
 
-ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent="__debezium_unavailable_value")
+ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=Placeholder("__debezium_unavailable_value"))
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
 NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
@@ -75,8 +75,14 @@ class DebeziumParser:
         """What `after` must have; the source's table may have more columns."""
         columns = tuple(column for column in self.columns if column.wire != ARRIVAL)
         required = tuple(one.name for one in self.converters if not one.null and not one.arrival)
-        unknown = self.reads.unknown_fields
-        return Fields(columns=columns, required=required, unknown=unknown, folded=False, inside="after")
+        return Fields(
+            columns=columns,
+            required=required,
+            unknown=self.reads.unknown_fields,
+            folded=False,
+            inside="after",
+            unsent=ENCODING.unsent,
+        )
 
     @cached_property
     def key_shapes(self) -> Shapes:

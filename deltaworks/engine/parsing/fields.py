@@ -1,27 +1,33 @@
 """The fields of a record as declared: by their present names, undeclared ones ignored, refused or kept.
 
-What is kept is one JSON text: numbers as they were written, fields in the order they were sent.
+What is kept is one JSON text: numbers as they were written, fields in the order they were sent. For a field whose value
+was not sent its placeholder is in it, until a value of before takes its place (`with_parts`).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from deltaworks.engine.parsing.document import Document, is_wrapped
 from deltaworks.engine.parsing.shape import Shapes
+from deltaworks.engine.parsing.values import Placeholder
 from deltaworks.words.reading import UnknownFields
 from deltaworks.words.table import Column
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A record that is taken, or why it is refused; `strays` is a JSON array of its undeclared fields, if any."""
+    """A record that is taken, or why it is refused; `strays` is a JSON array of its undeclared fields, if any.
+
+    `unsent`: of the undeclared fields that are kept those without a value, as `part` names them.
+    """
 
     record: Document | None
     reason: str | None = None
     strays: str | None = None
+    unsent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +35,7 @@ class Fields:
     """One table's view on records. `inside`: the field of the document that holds the record, None: it is the document.
 
     `folded`: as in `Shapes`. `wrapped`: whether a document may have come with its schema (see `document.is_wrapped`).
+    `unsent`: what stands for a value that was not sent.
     """
 
     columns: tuple[Column, ...]
@@ -37,6 +44,7 @@ class Fields:
     folded: bool
     inside: str | None = None
     wrapped: bool = True
+    unsent: Placeholder | None = None
 
     @cached_property
     def shapes(self) -> Shapes:
@@ -60,12 +68,48 @@ class Fields:
             return Taken(None, verdict.reason, strays)
         if verdict.renamed:
             record = record | {name: record[old] for old, name in verdict.renamed}
-        if self.unknown.column is not None and verdict.strays:
-            record = record | {self.unknown.column: self._rest(value(), verdict.strays)}
-        return Taken(record, None, strays)
+        column, unsent = self.unknown.column, self.unsent
+        if column is None or not verdict.strays:
+            return Taken(record, None, strays)
+        left = [] if unsent is None else [name for name in verdict.strays if unsent.stands_for(record[name])]
+        kept = record | {column: self._rest(value(), verdict.strays)}
+        return Taken(kept, None, strays, tuple(part(column, name) for name in left))
 
     def _rest(self, value: bytes, strays: Sequence[str]) -> str:
         return rest_of(value, strays, inside=self.inside, wrapped=self.wrapped)
+
+
+def part(column: str, field: str) -> str:
+    """Name an undeclared field that is kept in a column; no column has such a name."""
+    return f"{column}:{field}"
+
+
+def column_of(name: str) -> str:
+    """The column that a name is of: of itself, or of a part of it."""
+    return name.partition(":")[0]
+
+
+def field_of(name: str) -> str | None:
+    """The undeclared field that a name is of, None for a column."""
+    _, colon, field = name.partition(":")
+    return field if colon else None
+
+
+def with_parts(text: str | None, others: Mapping[str, str | None]) -> str | None:
+    """The kept fields with the values that some of them have in other texts; without those that are not there."""
+    found = _fields(text)
+    for field, other in others.items():
+        there = _fields(other)
+        if field in there:
+            found[field] = there[field]
+        else:
+            found.pop(field, None)
+    return _text(found) if found else None
+
+
+def _fields(text: str | None) -> Document:
+    found: Document = {} if text is None else _READ(text)
+    return found
 
 
 class _Written(str):

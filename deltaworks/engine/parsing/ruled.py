@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.parsing.fields import column_of, field_of, part
 from deltaworks.quality.judging import judge
 from deltaworks.quality.rule import Rule
 
@@ -46,4 +47,6 @@ def _unsent(parsed: pa.RecordBatch) -> dict[str, pa.Array]:
         return {}
     texts = pc.fill_null(notes, "{}")
     names = {name for text in pc.unique(texts).to_pylist() for name in json.loads(text)}
-    return {name: pc.match_substring(texts, json.dumps(name)) for name in names}
+    found = {name: pc.match_substring(texts, json.dumps(name)) for name in names if field_of(name) is None}
+    kept = {column_of(name) for name in names if field_of(name) is not None}
+    return found | {column: pc.match_substring(texts, f'"{part(column, "")}') for column in kept}

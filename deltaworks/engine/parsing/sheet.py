@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk
 from deltaworks.engine.parsing.document import Document
-from deltaworks.engine.parsing.fields import Taken
+from deltaworks.engine.parsing.fields import Taken, column_of
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import UNSENT, Converter
 
@@ -36,7 +36,8 @@ SYSTEM = pa.schema(
 `_kind`: row, delete, truncate, refused, filtered (the table's `only=` leaves it out), snapshot (the end of the source's
 snapshot, told by another table's row) or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
 source's order; null where that is unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of
-a row that does not carry all columns, a JSON object of those that it leaves out (see `writers/partial.py`); else null.
+a row that does not carry all columns, a JSON object of those that it leaves out (see `writers/partial.py`); of the
+column of undeclared fields, of the fields that it leaves out; else null.
 `_floor`: all of the table that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's
 undeclared fields, null if it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`,
 `_value`: the bytes of refused rows and of those with `_sent`, only.
@@ -60,6 +61,8 @@ class Sheet:
     """Per row with undeclared fields their names, as JSON."""
     unsent: dict[int, list[str]] = field(default_factory=dict)
     """Per row that does not carry all columns the ones that it leaves out."""
+    parts: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Per row that does not carry all undeclared fields that are kept the ones that it leaves out."""
 
     @classmethod
     def of(cls, chunk: Chunk) -> "Sheet":
@@ -77,6 +80,8 @@ class Sheet:
             self.refuse(place, taken.reason or "")
         else:
             self.keep(place, "row", taken.record)
+            if taken.unsent:
+                self.parts[place] = taken.unsent
         if taken.strays is not None:
             self.strays[place] = taken.strays
 
@@ -143,6 +148,11 @@ class Sheet:
                 for at, code in timely.refused(array, self._arrived(picked)):
                     self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
             converted.append((array, picked))
+        for place, names in self.parts.items():
+            if partial(place):
+                self.unsent.setdefault(place, []).extend(names)
+            else:
+                self.reasons.setdefault(place, f"{column_of(names[0])}: {UNSENT}")
         for place in self.reasons:
             self.kinds[place] = "refused"
             self.unsent.pop(place, None)

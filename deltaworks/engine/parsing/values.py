@@ -4,13 +4,17 @@
 """
 
 import binascii
+import hashlib
+import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +56,40 @@ UNSENT = "value not sent"
 """Code of a value that the source left out because it is what it was (an unchanged TOAST value)."""
 
 
+@dataclass(frozen=True)
+class Placeholder:
+    """What a connector writes for a value that was not sent: this text, in a form that fits the column's type.
+
+    Text, JSON and what else is text; bytes; arrays of them and of UUIDs; arrays of numbers, which are the text's bytes;
+    a map (hstore) of the text to itself, or the JSON of it.
+    """
+
+    text: str
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The forms that are texts themselves."""
+        pair = {self.text: self.text}
+        return (self.text, self._base64, json.dumps(pair, separators=(",", ":")), json.dumps(pair))
+
+    @cached_property
+    def lists(self) -> tuple[list[Any], ...]:
+        """The forms that are arrays."""
+        plain = self.text.encode()
+        uuid = UUID(bytes=hashlib.md5(plain, usedforsecurity=False).digest(), version=3)
+        return [self.text], [self._base64], [str(uuid)], [*plain]
+
+    @property
+    def _base64(self) -> str:
+        return b64encode(self.text.encode()).decode()
+
+    def stands_for(self, value: Any) -> bool:
+        """Whether this is no value, but says that none was sent."""
+        if isinstance(value, list):
+            return value in self.lists
+        return value == {self.text: self.text} if isinstance(value, dict) else value in self.texts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Years:
     """Years that a date or timestamp sent as a number may lie in: others are taken for a wrong unit."""
@@ -65,13 +103,13 @@ class Encoding:
     """How a kind of source writes values where a column's `wire=` does not say.
 
     `days`: dates are numbers of days. `micros`: a timestamp may also be a number of microseconds.
-    `unsent`: text that stands for a value which was not sent.
+    `unsent`: what stands for a value that was not sent.
     """
 
     years: Years
     days: bool = False
     micros: bool = False
-    unsent: str | None = None
+    unsent: Placeholder | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +121,23 @@ class Converter:
     null: bool
     one: One
     many: Many
-    unsent: tuple[str, ...] = ()
+    unsent: Placeholder | None = None
     arrival: bool = False
     """Whether it is no field of the source, but the time at which its record arrived."""
 
     def column(self, values: list[Any]) -> tuple[pa.Array, dict[int, str]]:
         """The values (None for null) as an array of the same length, and the codes of the refused ones (null there)."""
-        if not any(text in values for text in self.unsent):
+        if not self._may_be_unsent(values):
             array = self.many(values)
             if array is not None and (self.null or array.null_count == 0):
                 return array, {}
         return self._one_by_one(values)
+
+    def _may_be_unsent(self, values: list[Any]) -> bool:
+        """Only a column of texts takes what says that no value was sent for one: others look at each value then."""
+        if self.unsent is None or not pa.types.is_string(self.type):
+            return False
+        return any(text in values for text in self.unsent.texts)
 
     def _one_by_one(self, values: Sequence[Any]) -> tuple[pa.Array, dict[int, str]]:
         made: list[Any] = []
@@ -111,7 +155,7 @@ class Converter:
             if not self.null:
                 raise Refusal("null")
             return None
-        if self.unsent and _is_unsent(value, self.unsent):
+        if self.unsent is not None and self.unsent.stands_for(value):
             raise Refusal(UNSENT)
         return self.one(value)
 
@@ -127,15 +171,13 @@ def converter(column: Column, encoding: Encoding, *, key: bool = False) -> Conve
     kind = types.parse(column.type)
     arrival = column.wire == ARRIVAL
     one, many = _ways(replace(column, wire=None) if arrival else column, kind, encoding)
-    unsent = encoding.unsent
-    texts = () if unsent is None else (unsent, b64encode(unsent.encode()).decode())
     return Converter(
         name=column.name,
         type=arrow_type(column.type),
         null=column.null and not key,
         one=one,
         many=many,
-        unsent=texts,
+        unsent=encoding.unsent,
         arrival=arrival,
     )
 
@@ -163,11 +205,6 @@ def _ways(column: Column, kind: types.Type, encoding: Encoding) -> tuple[One, Ma
 def _wrong_wire(column: Column) -> DeclarationError:
     place = f"{column.name}: {column.type}"
     return DeclarationError(place, f"wire={column.wire!r} does not fit", "See Column's docstring for what does")
-
-
-def _is_unsent(value: Any, texts: tuple[str, ...]) -> bool:
-    """The placeholder stands alone, or in a list for an array column."""
-    return value in texts or (isinstance(value, list) and len(value) == 1 and value[0] in texts)
 
 
 def _each(_values: list[Any]) -> None:

@@ -5,7 +5,8 @@ deletion (or truncation) forgets all that was sent before it. Both are maxima, s
 copies, lead to the same row; a full change that arrives late still supplies what a newer one left out.
 
 A row's note, `_sent`, is a JSON object: the columns whose value was not sent by the change that the row's `_source`
-names, each with the sequence at which it was sent, "" where no such change is known. No note: all was sent then.
+names, each with the sequence at which it was sent, "" where no such change is known. No note: all was sent then. The
+fields in a column of undeclared ones are told one by one, as parts of it.
 Changes, stored rows and rows that wait for a value have the same form, so one function folds them.
 """
 
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from deltaworks.engine.parsing.fields import column_of, field_of, with_parts
 
 CHANGE = pa.schema([("_kind", pa.string()), ("_source", pa.string()), ("_sent", pa.string())])
 """What a change is known by: row or delete, its place in the source's order, its note."""
@@ -69,17 +72,39 @@ def _carry(
             if sent != source:
                 note[column] = sent
         written.append(json.dumps(note) if note else None)
-    for column, places in takes.items():
-        filled = changes[column].take(pa.array(places, pa.int64()))
-        changes = changes.set_column(changes.schema.get_field_index(column), column, filled)
-    noted = changes.set_column(changes.schema.get_field_index("_sent"), "_sent", pa.array(written, pa.string()))
-    return noted, takes
+    parts: dict[str, dict[str, list[int | None]]] = {}
+    for name, places in takes.items():
+        field = field_of(name)
+        if field is None:
+            changes = _with(changes, name, changes[name].take(pa.array(places, pa.int64())))
+        else:
+            parts.setdefault(column_of(name), {})[field] = places
+    for column, fields in parts.items():
+        changes = _with(changes, column, _filled(changes[column], fields))
+    return _with(changes, "_sent", pa.array(written, pa.string())), takes
+
+
+def _with(changes: pa.Table, column: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return changes.set_column(changes.schema.get_field_index(column), column, values)
+
+
+def _filled(texts: pa.ChunkedArray, parts: dict[str, list[int | None]]) -> pa.Array:
+    """A column of undeclared fields, each taken from the text at its place; it stays where that is None."""
+    given: list[str | None] = texts.to_pylist()
+    made = [*given]
+    for place, text in enumerate(given):
+        there = {field: places[place] for field, places in parts.items()}
+        others = {field: given[at] for field, at in there.items() if at is not None and at != place}
+        if others:
+            made[place] = with_parts(text, others)
+    return pa.array(made, texts.type)
 
 
 def unknown(notes: pa.ChunkedArray | pa.Array) -> list[str | None]:
     """Per note the first column whose value is not known, None where all are."""
     first = {
-        text: next((name for name, sent in note.items() if not sent), None) for text, note in _notes(notes).items()
+        text: next((column_of(name) for name, sent in note.items() if not sent), None)
+        for text, note in _notes(notes).items()
     }
     return [None if text is None else first[text] for text in notes.to_pylist()]
 
