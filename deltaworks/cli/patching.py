@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -91,24 +91,31 @@ def _write(file: Path, new: bytes) -> None:
 def _changed(name: str, place: Mapping[str, object], fields: list[str] | None) -> bytes:
     """What came, with other fields: of a change of a database those of the row after it."""
     from deltaworks import catalog
+    from deltaworks.engine.parsing.json import may_be_wrapped
     from deltaworks.words.reading import Debezium
 
     told_by = dict(_field(text) for text in fields or ())
-    envelope = isinstance(catalog.load(settings().project)[name].table.reads, Debezium)
+    table = catalog.load(settings().project)[name].table
+    envelope = isinstance(table.reads, Debezium)
     try:
-        return _with(_came(name, place), told_by, inside=("after",) if envelope else ())
+        came = _came(name, place)
+        beside = ("payload",) if _is_wrapped(came) and (envelope or may_be_wrapped(table.columns)) else ()
+        return _with(came, told_by, inside=(*beside, "after") if envelope else beside)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         what = "a change with a row after it" if envelope else "a JSON object"
         raise typer.BadParameter(f"What came is not {what}: give the whole --value.", param_hint="--set") from None
 
 
-def _with(value: bytes, fields: _Fields, *, inside: Sequence[str]) -> bytes:
-    """The object with other fields in the object that this path leads to; also where it is beside its schema."""
+def _is_wrapped(value: bytes) -> bool:
+    """Whether this object is a record beside its schema."""
     from deltaworks.engine.parsing.document import is_wrapped
 
+    return is_wrapped(msgspec.json.decode(value, type=dict[str, Any]))
+
+
+def _with(value: bytes, fields: _Fields, *, inside: Sequence[str]) -> bytes:
+    """The object with other fields in the object that this path leads to."""
     document = msgspec.json.decode(value, type=_Fields)
-    if is_wrapped(msgspec.json.decode(value)) and fields.keys().isdisjoint(document):
-        inside = ("payload", *inside)
     if not inside:
         return msgspec.json.encode(document | fields)
     first, *others = inside

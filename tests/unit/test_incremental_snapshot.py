@@ -59,6 +59,15 @@ def test_its_place_is_what_the_connector_had_read(sequence: str, place: str) -> 
     assert row["_source"] == f"000000/{place}/00000000000000000009"
 
 
+def test_a_connector_that_still_sends_the_lsn_is_believed() -> None:
+    """Those of before gave such rows the LSN that they had read last, and the oldest no sequence."""
+    text = change("r", AFTER, lsn=1300, snapshot="incremental").replace('"sequence"', '"other"')
+
+    (row,) = people().parse(bronze([text], keys=['{"id":1}'])).to_pylist()
+
+    assert (row["_kind"], row["_source"][7:50]) == ("row", "00000000000000000000/0/00000000000000001300")
+
+
 @pytest.mark.parametrize("sequence", ["null", "7", '"[null,null]"', '"1250"', '"[]"', r'"[\"a\",\"b\"]"'])
 def test_a_row_that_names_no_place_is_refused(sequence: str) -> None:
     """It could be older than anything that is known of its key. A streamed change must have its own LSN."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltaworks.cli.patching import _with
+from deltaworks.cli.patching import _is_wrapped, _with
 from deltaworks.engine.parse import Parser, parser
 from deltaworks.engine.parsing.bronze import chunks
 from deltaworks.engine.writers.patches import Patch
@@ -162,11 +162,12 @@ def test_equal_schemas_are_held_once() -> None:
     values = [js.dumps(wrapped({"id": number})) for number in range(3)]
     other = js.dumps(wrapped({"id": 4}, {**SCHEMA, "version": 2}))
 
-    (chunk,) = chunks(bronze([*values, other, "x"]))
+    (chunk,) = chunks(bronze([*values, other, "x", other]))
 
     held = [found["schema"] for found in chunk.documents if isinstance(found, dict)]
     assert held[0] is held[1] is held[2]
-    assert held == [SCHEMA, SCHEMA, SCHEMA, {**SCHEMA, "version": 2}]
+    assert held[3] is held[4]
+    assert held == [SCHEMA, SCHEMA, SCHEMA, {**SCHEMA, "version": 2}, {**SCHEMA, "version": 2}]
 
 
 @pytest.mark.parametrize("given", [lambda one: one, wrapped], ids=["bare", "with its schema"])
@@ -176,7 +177,8 @@ def test_a_patch_is_put_into_the_record(given: Any) -> None:
     fields = {"note": msgspec.Raw(b'"b"')}
     patch = Patch(place=("t", 0, 0), value=value.encode(), by="ann", reason="a test", command=1, at=START)
 
-    changed = js.loads(_with(value.encode(), fields, inside=("after",)))
+    beside = ("payload",) if _is_wrapped(value.encode()) else ()
+    changed = js.loads(_with(value.encode(), fields, inside=(*beside, "after")))
     (gone,) = people().parse(bronze([patch.as_deletion().value], keys=['{"id":1}'])).to_pylist()
 
     assert changed == given(record("u", {"id": 1, "note": "b"}))

@@ -84,10 +84,11 @@ def unwrapped(found: Document | Refusal) -> Document | Refusal:
 def _sharing(schemas: dict[Any, Any], found: Document | Refusal) -> Document | Refusal:
     """The document; one schema object serves all that have come with an equal one, for it outweighs the record."""
     if not isinstance(found, Refusal) and document.is_wrapped(found) and found["schema"] is not None:
-        schema = found["schema"]
-        known = schemas.setdefault(str(schema.get("name")), schema)
-        if known == schema:
-            found["schema"] = known
+        name = str(found["schema"].get("name"))
+        if schemas.get(name) == found["schema"]:
+            found["schema"] = schemas[name]
+        else:
+            schemas[name] = found["schema"]
     return found
 
 

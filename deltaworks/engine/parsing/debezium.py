@@ -171,8 +171,9 @@ class Order:
     def see(self, place: int, change: Document) -> None:
         """Take down what a change of the table says."""
         self.lives[place], self.times[place] = _life(change), _at(change)
-        self.streamed[place], (self.commits[place], lsn) = _streamed(change), _sequence(change)
-        self.lsns[place] = lsn if _is_incremental(change) else _lsn(change)
+        self.streamed[place], (self.commits[place], read) = _streamed(change), _sequence(change)
+        lsn = _lsn(change)
+        self.lsns[place] = read if lsn is None and _is_incremental(change) else lsn
 
     def begin(self, place: int) -> str:
         """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""

@@ -45,8 +45,8 @@ def read(value: bytes | None) -> Document:
 def is_wrapped(found: Document) -> bool:
     """Whether the record is in the field `payload`, beside its schema: so Connect's JSON converter writes unless told.
 
-    The schema is a struct with a list of fields, or null where the converter was given none. A row that has columns of
-    these names looks otherwise: no column of a source is an object with a list in it.
+    The schema is a struct with a list of fields, or null where the converter was given none. A change record has other
+    fields. A key with columns of these names looks otherwise: none is null, none is an object with a list in it.
     """
     if found.keys() != _WRAPPED:
         return False

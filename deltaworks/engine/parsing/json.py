@@ -4,6 +4,7 @@ Events that Connect has written with their schema (`schemas.enable`) are read li
 declares a field by one of the wrapper's names.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -21,6 +22,11 @@ from deltaworks.words.table import Column
 
 ENCODING = Encoding(years=Years(first=1900))
 """Nothing beyond JSON's own types unless `wire=` says so; a date before 1900 as a number is taken for a wrong unit."""
+
+
+def may_be_wrapped(columns: Sequence[Column]) -> bool:
+    """Whether an event of a table with these columns may be the payload beside its schema."""
+    return {name for column in columns for name in (column.name, column.previously)}.isdisjoint(("schema", "payload"))
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,8 @@ class JsonParser:
             required=tuple(column.name for column in fields if not column.null),
             unknown=self.reads.unknown_fields,
             folded=True,
-            wrapped=self.wrapped,
+            wrapped=may_be_wrapped(self.columns),
         )
-
-    @cached_property
-    def wrapped(self) -> bool:
-        """Whether an event may be the payload beside its schema."""
-        names = {name for column in self.columns for name in (column.name, column.previously)}
-        return names.isdisjoint(("schema", "payload"))
 
     def batch(self, chunk: Chunk) -> pa.RecordBatch:
         """One row out for each row of the chunk."""
@@ -60,7 +60,7 @@ class JsonParser:
         mine = pc.equal(chunk.rows.column("topic"), self.reads.topic)
         places = pc.indices_nonzero(mine).to_pylist()
         for place, came in zip(places, chunk.take(places).documents, strict=True):
-            found = unwrapped(came) if self.wrapped else came
+            found = unwrapped(came) if self.fields.wrapped else came
             if isinstance(found, Refusal):
                 sheet.refuse(place, found.code)
             else:
