@@ -6,7 +6,7 @@ Both ways carry the same entry and the same txn, expect the same version, and le
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,7 +28,7 @@ from deltaworks.engine.phases import phase
 from deltaworks.engine.points import reached
 from deltaworks.engine.repeats import Key
 from deltaworks.engine.session import suit
-from deltaworks.engine.stage import TakenError
+from deltaworks.engine.stage import OtherCommitError, TakenError
 from deltaworks.engine.values import tuples, unsliced
 from deltaworks.errors import CommitLostError, ForeignCommitError
 
@@ -168,10 +168,9 @@ class Committer:
         stage first: delta-rs's own would pass over a foreign commit, whatever its properties say. False, and no commit,
         where nothing is to gain. Raises as above.
         """
-        stage, expected = table.stage, table.version + 1
-        stage.follow(table.version, files=table.smaller(size_max, part)["path"].to_pylist())
-        try:
-            deltalake.DeltaTable(str(stage.path)).optimize.compact(
+        expected = table.version + 1
+        with _on_stage(table, files=table.smaller(size_max, part)["path"].to_pylist()):
+            deltalake.DeltaTable(str(table.stage.path)).optimize.compact(
                 # in the text that the log has, where nothing stands for null
                 partition_filters=None if part is None else [(part[0], "=", "" if part[1] is None else str(part[1]))],
                 target_size=size_max,
@@ -180,12 +179,7 @@ class Committer:
             )
             self.guard()
             reached(table.name, entry.kind, "before-commit")
-            published = stage.publish(expected)
-        except TakenError as error:
-            raise _taken(table.name, expected) from error
-        except Exception:
-            stage.renew()  # whatever became of it there, the table knows nothing of it
-            raise
+            published = table.stage.publish(expected, entry=entry.to_json())
         if published:
             table.refresh()
             reached(table.name, entry.kind, "after-commit")
@@ -265,31 +259,35 @@ class Committer:
     def _by_spark(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None, parts: str | None) -> None:
         """Let Spark commit to the table's stage, as long as that takes; the guard is asked when it is done."""
         suit(rows.sparkSession, many_rows=True)
-        stage, expected = table.stage, table.version + 1
-        stage.follow(table.version, files=() if how is None else table.files())
-        if how is None:
-            (
-                rows.select(*table.stored.names)
-                .write.format("delta")
-                .mode("append")
-                .option("userMetadata", entry.to_json())
-                .option("txnAppId", TXN_APP)
-                .option("txnVersion", expected)
-                .save(str(stage.path))
-            )
-        else:
-            self._merge_by_spark(rows, stage.path, how, entry, expected, parts)
-        self.guard()
-        reached(table.name, entry.kind, "before-commit")
-        try:
-            if stage.publish(expected):
+        expected = table.version + 1
+        with _on_stage(table, files=() if how is None else table.files()):
+            self._to_stage(table, rows, entry, how, parts)
+            self.guard()
+            reached(table.name, entry.kind, "before-commit")
+            if table.stage.publish(expected, entry=entry.to_json()):
                 table.refresh()
             elif _left_out(table, rows, how):
                 raise CommitLostError(table.name, f"Spark left the rows of version {expected} out", "Restart the app")
             else:  # Spark commits nothing when nothing changes
-                self._append_nothing(table, entry)
-        except (TakenError, CommitFailedError) as error:
-            raise _taken(table.name, expected) from error
+                try:
+                    self._append_nothing(table, entry)
+                except CommitFailedError as error:
+                    raise _taken(table.name, expected) from error
+
+    def _to_stage(self, table: OwnedTable, rows: DataFrame, entry: Entry, how: Merge | None, parts: str | None) -> None:
+        path, expected = table.stage.path, table.version + 1
+        if how is not None:
+            self._merge_by_spark(rows, path, how, entry, expected, parts)
+            return
+        (
+            rows.select(*table.stored.names)
+            .write.format("delta")
+            .mode("append")
+            .option("userMetadata", entry.to_json())
+            .option("txnAppId", TXN_APP)
+            .option("txnVersion", expected)
+            .save(str(path))
+        )
 
     def _merge_by_spark(
         self, rows: DataFrame, path: Path, how: Merge, entry: Entry, expected: int, parts: str | None
@@ -351,6 +349,20 @@ class Committer:
             f"expected to commit version {expected}, found version {table.delta.version()}",
             "Somebody else writes this table; stop them and restart the app",
         )
+
+
+@contextmanager
+def _on_stage(table: OwnedTable, *, files: Iterable[str]) -> Iterator[None]:
+    """Make a table's next commit on its stage, and publish it; raises CommitLostError where it cannot be that."""
+    expected = table.version + 1
+    try:
+        with table.stage.attempt(table.version, files=files):
+            yield
+    except TakenError as error:
+        raise _taken(table.name, expected) from error
+    except OtherCommitError as error:
+        finding = f"what was committed as version {expected} is another attempt's"
+        raise CommitLostError(table.name, finding, "Restart the app") from error
 
 
 def _brought(table: OwnedTable, rows: pa.Table, how: Merge) -> pa.Table | None:

@@ -6,11 +6,12 @@ never writes to the table's log. Its version, complete, is given its name by a h
 which fails if the name is taken: the same put-if-absent that delta-rs uses.
 """
 
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,6 +23,10 @@ _LOG = "_delta_log"
 
 class TakenError(Exception):
     """The version that was to be published is there already."""
+
+
+class OtherCommitError(Exception):
+    """What is committed on the stage is not what was to be published."""
 
 
 class Stage:
@@ -43,6 +48,20 @@ class Stage:
         shutil.rmtree(self.path, ignore_errors=True)
         self._begin()
 
+    @contextmanager
+    def attempt(self, version: int, *, files: Iterable[str] = ()) -> Iterator[None]:
+        """Follow, for one commit; begin anew whatever fails meanwhile.
+
+        What a failed attempt may have committed here, the next one would be taken to have done: Spark leaves out,
+        silently, a txn that it finds.
+        """
+        self.follow(version, files=files)
+        try:
+            yield
+        except Exception:
+            self.renew()
+            raise
+
     def follow(self, version: int, *, files: Iterable[str] = ()) -> None:
         """Bring the stage up to this version; `files` are those of its data files that Spark is going to read."""
         if self._followed is not None and self._is_outlived(version):
@@ -63,17 +82,19 @@ class Stage:
             if name not in self._shown:
                 self._show(name)
 
-    def publish(self, version: int) -> bool:
+    def publish(self, version: int, *, entry: str) -> bool:
         """Give Spark's commit its place in the table's log; False if Spark committed nothing.
 
-        Raises TakenError, and forgets the stage, when the version is taken or a newer owner has cleared the stage away:
-        nothing of the commit can be seen then.
+        Raises OtherCommitError where it does not say what `entry` does. Raises TakenError, and forgets the stage, when
+        the version is taken or a newer owner has cleared the stage away: nothing of the commit can be seen then.
         """
         made = self.path / _LOG / _log_file(version)
         try:
             if not made.exists():
                 self._must_be_there()
                 return False
+            if (told := _told(made)) != entry:
+                raise OtherCommitError(told)
             for name in self._new_files():
                 target = self._table / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +154,13 @@ def clear(table: Path) -> None:
         (table / STAGES).rename(gone)
     for left in table.glob(f"{STAGES}_*"):
         shutil.rmtree(left, ignore_errors=True)  # one that lives may be writing there
+
+
+def _told(commit: Path) -> str | None:
+    """The entry in a commit."""
+    # not by splitlines: a text may have what only Unicode takes for the end of a line
+    infos = (json.loads(line).get("commitInfo") for line in commit.read_text().split("\n") if '"commitInfo"' in line)
+    return next((info.get("userMetadata") for info in infos if info is not None), None)
 
 
 def _log_file(version: int) -> str:

@@ -4,17 +4,20 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from deltaworks.engine.commit import Clause, Committer, Merge
-from deltaworks.engine.entry import Counts, Entry
-from deltaworks.engine.lake import OwnedTable, read_commit
+from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.lake import TXN_APP, OwnedTable, read_commit
 from deltaworks.engine.values import tuples
 from deltaworks.engine.writers.aggregate import combined
+from deltaworks.errors import CommitLostError
 from tests.chance import seeded
+from tests.handed import Written
 
 UPSERT = (
     Clause(on="matched", act="update", set={"value": "s.value"}),
@@ -238,3 +241,52 @@ def test_keys_are_taken_out_and_put_in_whatever_they_are(tmp_path: Path, kind: s
         }  # fmt: skip
         assert table.rows() == 30
         assert many == (exact if len(keys) == 1 else "MERGE ")
+
+
+def batch(table: OwnedTable, seq: int, *values: str, fails: Exception | None = None) -> tuple[Any, Entry]:
+    """Give rows as Spark has them, and the entry of the ingest batches up to one."""
+    made = pa.table({"key": pa.array(range(len(values)), pa.int64()), "value": pa.array(values, pa.string())})
+    position = Position(batches={"bronze.things": seq})
+    counts = Counts(read=len(values), taken=len(values))
+    return Written(made, fails=fails), table.entry.follow("batch", ingest_seq=seq, position=position, counts=counts)
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["the next turn", "opened anew"])
+def test_rows_of_an_attempt_that_failed_after_its_commit_have_no_later_place(tmp_path: Path, anew: bool) -> None:
+    """Spark committed to the stage, and raised: the next attempt has come further, and what is in the table is its own.
+
+    Spark leaves out a version whose txn it finds: rows of the first attempt would stand for those of the second.
+    """
+    table = owned(tmp_path, pa.int64())
+    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    rows, entry = batch(table, 1, "first", fails=OSError("the listing after the commit"))
+    with pytest.raises(OSError, match="after the commit"):
+        committer.commit(table, rows, entry)
+    if anew:
+        table.reopen()
+
+    rows, entry = batch(table, 2, "first", "second")
+    committer.commit(table, rows, entry)
+
+    table.reopen()
+    assert table.entry == entry
+    assert sorted(table.read()["value"].to_pylist()) == ["first", "second"]
+    assert (table.version, table.entry.position.batches) == (1, {"bronze.things": 2})
+
+
+def test_what_another_attempt_has_left_on_a_stage_is_not_published(tmp_path: Path) -> None:
+    """However it came there: the table stays as it is, the driver ends, and the next attempt is its own."""
+    table = owned(tmp_path, pa.int64())
+    committer = Committer(spark=None, arrow_bytes_max=2**20, guard=lambda: None)
+    (left, other), (rows, entry) = batch(table, 1, "first"), batch(table, 2, "first", "second")
+    table.stage.follow(0)
+    left.option("userMetadata", other.to_json()).option("txnAppId", TXN_APP).option("txnVersion", 1)
+    left.save(str(table.stage.path))
+
+    with pytest.raises(CommitLostError, match="another attempt's"):
+        committer.commit(table, rows, entry)
+
+    table.reopen()
+    assert (table.version, table.rows()) == (0, 0)
+    committer.commit(table, *batch(table, 2, "first", "second"))
+    assert sorted(table.read()["value"].to_pylist()) == ["first", "second"]

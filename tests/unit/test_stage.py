@@ -8,13 +8,17 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.stage import STAGES, Stage, TakenError, clear
+from deltaworks.engine.stage import STAGES, OtherCommitError, Stage, TakenError, clear
+
+ENTRY = "one text"
+"""What a commit says that no test looks at."""
 
 
-def put(table: Path, *keys: int) -> None:
+def put(table: Path, *keys: int, entry: str = ENTRY) -> None:
     """Append rows as a commit of their own."""
     rows = pa.table({"key": pa.array(keys, pa.int64()), "day": ["a b"] * len(keys)})
-    deltalake.write_deltalake(str(table), rows, mode="append", partition_by=["day"])
+    said = deltalake.CommitProperties(custom_metadata={"userMetadata": entry})
+    deltalake.write_deltalake(str(table), rows, mode="append", partition_by=["day"], commit_properties=said)
 
 
 def keys(table: Path) -> list[int]:
@@ -44,7 +48,7 @@ def test_published_version_is_the_table_s_next(table: Path) -> None:
         stage.follow(version - 1, files=files(table))
         put(stage.path, key)
         unseen = keys(table)
-        published = stage.publish(version)
+        published = stage.publish(version, entry=ENTRY)
 
         assert published
         assert key not in unseen
@@ -60,7 +64,7 @@ def test_taken_version_leaves_the_table_as_its_taker_left_it(table: Path) -> Non
 
     put(table, 3)
     with pytest.raises(TakenError):
-        stage.publish(1)
+        stage.publish(1, entry=ENTRY)
 
     assert keys(table) == [1, 3]
     assert deltalake.DeltaTable(str(table)).version() == 1
@@ -73,7 +77,7 @@ def test_stage_after_a_lost_race_shows_the_table_anew(table: Path) -> None:
     put(stage.path, 2)
     put(table, 3)
     with pytest.raises(TakenError):
-        stage.publish(1)
+        stage.publish(1, entry=ENTRY)
 
     stage.follow(1, files=files(table))
 
@@ -111,7 +115,7 @@ def test_stage_that_could_not_follow_begins_anew(table: Path, monkeypatch: pytes
 
     stage.follow(2, files=files(table))
     put(stage.path, 4)
-    assert stage.publish(3)
+    assert stage.publish(3, entry=ENTRY)
     assert keys(table) == [1, 2, 3, 4]
 
 
@@ -120,7 +124,7 @@ def test_nothing_committed_is_nothing_published(table: Path) -> None:
     stage = Stage(table)
     stage.follow(0)
 
-    assert not stage.publish(1)
+    assert not stage.publish(1, entry=ENTRY)
     assert deltalake.DeltaTable(str(table)).version() == 0
 
 
@@ -134,7 +138,7 @@ def test_stages_of_earlier_owners_are_cleared_away(table: Path) -> None:
 
     assert not list(table.glob(f"{STAGES}*"))
     with pytest.raises(TakenError):
-        stage.publish(1)
+        stage.publish(1, entry=ENTRY)
     assert keys(table) == [1]
 
 
@@ -145,4 +149,40 @@ def test_cleared_stage_is_not_taken_for_a_change_of_nothing(table: Path) -> None
     clear(table)
 
     with pytest.raises(TakenError):
-        stage.publish(1)
+        stage.publish(1, entry=ENTRY)
+
+
+def test_what_a_failed_attempt_has_committed_is_not_on_the_stage_any_more(table: Path) -> None:
+    """It failed after its commit there: the next one would find its txn, leave its own rows out, and publish those."""
+    stage = Stage(table)
+
+    def attempt() -> None:
+        with stage.attempt(0, files=files(table)):
+            put(stage.path, 2)
+            raise OSError(errno.EIO, "after the commit")
+
+    with pytest.raises(OSError, match="after the commit"):
+        attempt()
+    with stage.attempt(0, files=files(table)):
+        shown = keys(stage.path)
+        put(stage.path, 3)
+        stage.publish(1, entry=ENTRY)
+
+    assert shown == [1]
+    assert keys(table) == [1, 3]
+
+
+@pytest.mark.parametrize("meant", ["another", "", "two\u2028lines"])
+def test_commit_that_says_something_else_is_not_published(table: Path, meant: str) -> None:
+    """Whose rows these are, nobody knows: the table stays as it is, and so do its files."""
+    stage = Stage(table)
+    stage.follow(0)
+    put(stage.path, 2, entry="one\u2028line")
+    before = sorted(table.glob("day=*/*"))
+
+    with pytest.raises(OtherCommitError):
+        stage.publish(1, entry=meant)
+
+    assert keys(table) == [1]
+    assert sorted(table.glob("day=*/*")) == before
+    assert stage.publish(1, entry="one\u2028line")
