@@ -68,6 +68,7 @@ class Committer:
         `existing`: has every key of `rows` that the table has (None: not known).
         Raises CommitLostError when the expected version is taken, LeaseLostError from the guard.
         """
+        entry = table.placed(entry)
         expected, asked, done, there = table.version + 1, how, None, None
         # also of rows that change nothing those who read the table are to move on; expired events they count too
         nothing = isinstance(rows, pa.Table) and rows.num_rows == 0 and not (how and how.whole)
@@ -111,6 +112,7 @@ class Committer:
         if table.outdated is None:
             self.commit(table, table.schema.empty_table(), entry)
         else:
+            entry = table.placed(entry)
             self._files(table, (), entry, mode="append", schema=table.delta.schema())
             table.moved_to(table.version + 1, entry, brought_rows=False)
 
@@ -121,6 +123,7 @@ class Committer:
 
         The files lie in the table's folder already, and have the columns of `schema` (None: those of the table).
         """
+        entry = table.placed(entry)
         self._files(table, files, entry, mode="overwrite", schema=schema or table.delta.schema())
         table.moved_to(table.version + 1, entry, brought_rows=True)
         table.reopen()
@@ -147,7 +150,7 @@ class Committer:
     @phase("commit")
     def delete(self, table: OwnedTable, where: str, entry: Entry) -> None:
         """Delete rows by a condition in SQL, as one commit with `entry` also where there are none; raises as above."""
-        before = table.version
+        before, entry = table.version, table.placed(entry)
         self.guard()
         reached(table.name, entry.kind, "before-commit")
         try:
@@ -168,7 +171,7 @@ class Committer:
         stage first: delta-rs's own would pass over a foreign commit, whatever its properties say. False, and no commit,
         where nothing is to gain. Raises as above.
         """
-        expected = table.version + 1
+        expected, entry = table.version + 1, table.placed(entry)
         with _on_stage(table, files=table.smaller(size_max, part)["path"].to_pylist()):
             deltalake.DeltaTable(str(table.stage.path)).optimize.compact(
                 # in the text that the log has, where nothing stands for null

@@ -251,7 +251,8 @@ class Flow:
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
             addable = DECIDED if suffix == "quarantine" else _addable(rows_of) | LATE_ADDED
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable)
+            own = self.inputs[declared.name].table
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable, beside=own)
         return sides[suffix]
 
     def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:

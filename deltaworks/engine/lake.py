@@ -68,15 +68,16 @@ class OwnedTable:
         addable: Container[str] = (),
         partition: Partition | None = None,
         replaceable: bool = False,
+        beside: "OwnedTable | None" = None,
     ) -> None:
         """Open the table, creating it with `entry` (its app and epoch) if it does not exist.
 
         `schema` is what writers give and readers get; a partition's hidden column is stored beside it. Columns that the
         table on disk lacks are added if they are `addable`: rows that are there have null.
         Raises LakeError if the table on disk has other partitions, or other columns than `schema` otherwise, unless it
-        is `replaceable`: then it is `outdated`.
+        is `replaceable`: then it is `outdated`. `beside`: what it is beside; its entries say where that stands.
         """
-        self.name, self.path, self.schema, self.partition = name, path, schema, partition
+        self.name, self.path, self.schema, self.partition, self._beside = name, path, schema, partition, beside
         self.stored = schema if partition is None else schema.append(partition.field)
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
@@ -111,7 +112,9 @@ class OwnedTable:
             partition_by=self._parts_by,
             name=self.name,
             configuration=configuration,
-            commit_properties=deltalake.CommitProperties(custom_metadata={"userMetadata": entry.to_json()}),
+            commit_properties=deltalake.CommitProperties(
+                custom_metadata={"userMetadata": self.placed(entry).to_json()}
+            ),
             post_commithook_properties=HOOKS_OFF,
         )
         reached(self.name, entry.kind, "after-commit")
@@ -167,7 +170,7 @@ class OwnedTable:
         log.info("%s: its changes are kept from version %d on", self.name, self.version)
 
     def _widened(self, opened: Entry) -> Entry:
-        return replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch)
+        return self.placed(replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch))
 
     def _follow(self, entry: Entry) -> None:
         self.delta = deltalake.DeltaTable(str(self.path))
@@ -222,6 +225,10 @@ class OwnedTable:
         if first:
             log.warning("%s: what version %d did, and those before, is neither in its log nor in ops.ledger",
                         self.name, first - 1)  # fmt: skip
+
+    def placed(self, entry: Entry) -> Entry:
+        """An entry as it is committed now."""
+        return entry if self._beside is None else replace(entry, beside=self._beside.version)
 
     def moved_to(self, version: int, entry: Entry, *, brought_rows: bool) -> None:
         """Follow a commit of our own."""

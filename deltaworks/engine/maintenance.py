@@ -212,7 +212,7 @@ def vacuum(
         if first is None or first.at is None:
             finding = f"{reader} has taken {table.name} up to version {version}, and the log begins later"
             raise CommandError(f"command {command}", finding, f"Rebuild {reader}")
-        since = min(since, first.at - _MARGIN)
+        since = min(since, *(at - _MARGIN for at in _times(table, version + 1)))
     doomed = table.delta.vacuum(
         retention_hours=math.ceil((now - since) / timedelta(hours=1)),
         dry_run=True,  # its own commits would pass over a foreign one
@@ -225,3 +225,11 @@ def vacuum(
             (table.path / name).unlink(missing_ok=True)
         table.stage.renew()
     return {"files": len(doomed), "readable_since": since.isoformat(timespec="seconds")}
+
+
+def _times(table: OwnedTable, first: int) -> Iterator[datetime]:
+    """When this version was committed, and all since: where a clock was set back, files went earlier than they came."""
+    for version in range(first, table.version + 1):
+        logged = read_log(table.path, version)
+        if logged is not None and logged.at is not None:
+            yield logged.at

@@ -35,7 +35,8 @@ _SET_BACK = 5_000
 """So many commits before a version, and after it, are looked at for a clock that was set back: some hours of a table
 that changes always."""
 _UNNUMBERED = frozenset({"claim", "release", "discard", "expire", "redo"})
-"""Kinds of entries beside a table that change rows there and bring none: only their time says when that was."""
+"""Kinds of entries beside a table that change rows there and bring none: those that do not say when that was have only
+their time to tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,30 +169,62 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
     """
     path = lake / table.replace(".", "/", 1)
     logged = read_log(path, version)
-    if logged is None or logged.at is None or logged.entry is None:
+    if logged is None or logged.entry is None:
         raise LakeError(table, f"version {version} is not kept any more", _rebuild(table))
-    yield Held(table, path, version)
+    main = Held(table, path, version)
+    yield main
+    for side in sorted(path.parent.glob(f"{path.name}__*")):
+        if side.name != f"{path.name}__{SUFFIX}":
+            name = f"{path.parent.name}.{side.name}"
+            at = _then(Held(name, side), main, logged.entry)
+            if at is not None:
+                yield Held(name, side, at)
+
+
+def _then(side: Held, main: Held, entry: Entry) -> int | None:
+    """The newest version of a table beside another that came before a version of that one; None if none did.
+
+    It has no rows that the other had not taken: its owner may have died between the two. Entries say which came before
+    which, whatever clocks said then; of those that are from before they did, times must tell.
+    """
+    of_tables, came_before = "_version" in side.schema.names, False
+    for at, found in _backwards(side, side.version, main):
+        if found.beside is None and not came_before:
+            return _then_by_time(side, at, main, entry, of_tables=of_tables)
+        came_before = found.beside is None or found.beside < main.version
+        if came_before and not ahead(found, entry, of_tables=of_tables):
+            return at
+    return None
+
+
+def _then_by_time(side: Held, version: int, main: Held, entry: Entry, *, of_tables: bool) -> int | None:
+    """The same, up to a version, where entries do not say it; raises LakeError where times do not tell it either."""
+    path, mine = main.path, committed_at(main.path, main.version)
     # where a clock was set back, times do not rise: what lies beside it was committed before one of the table's commits
-    until = max(committed_at(path, at) for at in range(max(opens_from(path), version - _SET_BACK), version + 1))
-    later = range(version + 1, min(Held(table, path).version, version + _SET_BACK) + 1)
-    sure = None if any(committed_at(path, at) < logged.at for at in later) else logged.at
-    beside = sorted(path.parent.glob(f"{path.name}__*"))
-    for side in (side for side in beside if side.name != f"{path.name}__{SUFFIX}"):
-        name, now = f"{path.parent.name}.{side.name}", Held(f"{path.parent.name}.{side.name}", side)
-        of_tables, first = "_version" in now.schema.names, opens_from(side)
-        for at in range(now.version, -1, -1):
-            found = read_log(side, at)
-            if found is None or found.entry is None or at < first:
-                raise LakeError(name, f"version {at} is not kept any more", _rebuild(table))
-            # by time alone is not enough: its owner may have died between the two
-            if found.at is None or found.at > until or ahead(found.entry, logged.entry, of_tables=of_tables):
-                continue  # it was made later
-            if (unknown := _unnumbered(side, at, sure, logged.entry, of_tables=of_tables)) is not None:
-                finding = f"whether its version {unknown} came before version {version} of {table} cannot be told"
-                next_step = f"Try another version, or again after some batches, or: {_rebuild(table)}"
-                raise LakeError(name, f"a clock was set back: {finding}", next_step)
-            yield Held(name, side, at)
-            break
+    since = max(opens_from(path), main.version - _SET_BACK)
+    until = max(committed_at(path, at) for at in range(since, main.version + 1))
+    later = range(main.version + 1, min(Held(main.name, path).version, main.version + _SET_BACK) + 1)
+    sure = None if any(committed_at(path, at) < mine for at in later) else mine
+    for at, found in _backwards(side, version, main):
+        logged = read_log(side.path, at)
+        if logged is None or logged.at is None or logged.at > until or ahead(found, entry, of_tables=of_tables):
+            continue  # it was made later
+        if (unknown := _unnumbered(side.path, at, sure, entry, of_tables=of_tables)) is not None:
+            finding = f"whether its version {unknown} came before version {main.version} of {main.name} cannot be told"
+            next_step = f"Try another version, or again after some batches, or: {_rebuild(main.name)}"
+            raise LakeError(side.name, f"a clock was set back: {finding}", next_step)
+        return at
+    return None
+
+
+def _backwards(side: Held, version: int, main: Held) -> Iterator[tuple[int, Entry]]:
+    """The versions up to this one that can be opened, newest first; raises LakeError below them."""
+    first = opens_from(side.path)
+    for at in range(version, -1, -1):
+        found = read_log(side.path, at)
+        if found is None or found.entry is None or at < first:
+            raise LakeError(side.name, f"version {at} is not kept any more", _rebuild(main.name))
+        yield at, found.entry
 
 
 def _unnumbered(side: Path, version: int, sure: datetime | None, main: Entry, *, of_tables: bool) -> int | None:
@@ -266,25 +299,30 @@ def _rewind(lineage: Lineage, name: str, version: int) -> Rewind:
     if now is None or (version and (then is None or logged is None)):
         raise LakeError(name, f"version {version} is not kept any more", _rebuild(name))
     at, read = None if logged is None else logged.at, 0 if then is None else then.totals.read
-    undone = set[int]()
-    for one in (name, f"{name}__quarantine"):
-        for entry in _since(lineage, one, at):
-            if entry.kind in _DECISIONS and entry.command:
-                undone.add(entry.command)
     return Rewind(
         table=name, newest=newest, version=version, at=at, again=now.totals.read - read,
-        undone=tuple(sorted(undone)),
+        undone=tuple(sorted(set(_decided_since(lineage, name, version, at)))),
     )  # fmt: skip
 
 
-def _since(lineage: Lineage, name: str, moment: datetime | None) -> Iterator[Entry]:
-    if not DeltaTable.is_deltatable(str(lineage.path(name))):
-        return
-    for logged in lineage.commits(name):
-        if moment is not None and logged.at is not None and logged.at <= moment:
-            return
-        if logged.entry is not None:
-            yield logged.entry
+def _decided_since(lineage: Lineage, name: str, version: int, at: datetime | None) -> Iterator[int]:
+    """Orders about a table that were carried out after a version of it, which was committed then."""
+    for one in (name, f"{name}__quarantine"):
+        there = DeltaTable.is_deltatable(str(lineage.path(one)))
+        for logged in lineage.commits(one) if there else ():
+            entry = logged.entry
+            if entry is None:
+                continue
+            if one == name:
+                before = logged.version <= version
+            elif entry.beside is not None:
+                before = entry.beside < version
+            else:  # of a time when entries did not say so
+                before = at is not None and logged.at is not None and logged.at <= at
+            if before:
+                break
+            if entry.kind in _DECISIONS and entry.command:
+                yield entry.command
 
 
 def _refuse_what_is_gone(one: Rewind, catalog: Catalog, lake: Path, names: tuple[str, ...]) -> None:

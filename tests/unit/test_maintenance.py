@@ -1,6 +1,8 @@
 """VACUUM by the owner: what nobody needs goes, what a slow reader needs stays, and the stream goes on."""
 
+import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from deltaworks.engine import commands, maintenance
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.lake import read_commit
 from deltaworks.errors import CommandError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
@@ -131,6 +134,37 @@ def test_clock_that_was_set_back_deletes_nothing(tmp_path: Path) -> None:
         )
 
     assert files(owner, "bronze.web_events") == 5
+
+
+def made(commit: Path, hours: float) -> None:
+    """Have a commit say that it was made so long ago."""
+    at, actions = round((time.time() - hours * 3600) * 1000), list(map(json.loads, commit.read_text().splitlines()))
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = at
+        if "remove" in action:
+            action["remove"]["deletionTimestamp"] = at
+    commit.write_text("\n".join(map(json.dumps, actions)))
+
+
+def test_clock_that_was_set_back_takes_nothing_from_a_table_above(tmp_path: Path) -> None:
+    """By their times files went before they came: who has not taken them needs them all the same."""
+    owner, _ = small_files(tmp_path)
+    silver = owner.flow.inputs["silver.page_views"].table
+    for version in range(silver.version + 1):
+        found = read_commit(silver.path, version).entry
+        compacted = found is not None and found.kind == "compact"
+        made(silver.path / "_delta_log" / f"{version:020d}.json", 6 if compacted else 1)
+    for checkpoint in (silver.path / "_delta_log").glob("*checkpoint*"):
+        checkpoint.unlink()
+    silver.reopen()
+    reader = {"gold.page_views_per_minute": 1}
+
+    done = maintenance.vacuum(silver, readers=reader, hours=0, command=1, committer=BY_ARROW)
+
+    assert silver.read_added(1, silver.version)["event_id"].to_pylist() == ["e1", "e2"]
+    without = maintenance.vacuum(silver, readers={}, hours=0, command=1, committer=BY_ARROW)
+    assert (done["files"], without["files"]) == (0, 4)  # the file that no commit names among them
 
 
 def test_an_owner_without_spark_waits_for_no_transform(tmp_path: Path) -> None:

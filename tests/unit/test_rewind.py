@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from deltaworks import catalog
 from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.publish import Staged, behind_topics
-from deltaworks.engine.rewind import Rewind, before, plan, stage
+from deltaworks.engine.rewind import Rewind, before, laid_out, plan, stage
 from deltaworks.errors import CommandError, DeltaworksError, LakeError
 from deltaworks.settings import ROOT
 from tests.arrow_flows import ArrowOwner
@@ -200,17 +202,42 @@ def test_a_side_that_ran_ahead_of_its_table_is_not_taken_along(tmp_path: Path) -
         assert check(picture, at_rest=True) == []
 
 
-def _an_hour_ahead(file: Path) -> None:
-    """Have a commit say that it was made later than it was."""
+def _commits(owner: ArrowOwner, pattern: str = "page_views*") -> list[Path]:
+    return sorted(owner.settings.lake.glob(f"silver/{pattern}/_delta_log/*.json"))
+
+
+def _change(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Have a commit say something else of itself."""
     actions = [json.loads(line) for line in file.read_text().splitlines()]
     for action in actions:
         if "commitInfo" in action:
-            action["commitInfo"]["timestamp"] += 3_600_000
+            change(action["commitInfo"])
     file.write_text("\n".join(map(json.dumps, actions)))
 
 
+def _by(hours: float) -> Callable[[dict[str, Any]], None]:
+    """By a clock that goes so much ahead, or behind."""
+
+    def change(info: dict[str, Any]) -> None:
+        info["timestamp"] += round(hours * 3_600_000)
+
+    return change
+
+
+def _as_before(info: dict[str, Any]) -> None:
+    """By an owner whose entries did not say yet where the table stood that they are beside."""
+    entry = json.loads(info["userMetadata"])
+    entry.pop("beside", None)
+    info["userMetadata"] = json.dumps(entry)
+
+
+OLD = pytest.mark.parametrize("old", [False, True], ids=["entries", "times"])
+"""Whether entries of the tables beside say which came before which, or are from a time when they did not."""
+
+
+@OLD
 @pytest.mark.parametrize("bad", [2, 5])
-def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) -> None:
+def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int, *, old: bool) -> None:
     """What was refused before that is there, whether more was refused since or not."""
     project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
@@ -220,8 +247,10 @@ def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) 
         log.send([view(number), *([broken(b"{")] if number < bad else ())])
         owner.take(log.batch())
         if number == 1:
-            for path in owner.settings.lake.glob("silver/page_views*/_delta_log/*.json"):
-                _an_hour_ahead(path)
+            for file in _commits(owner):
+                _change(file, _by(1))
+    for file in _commits(owner, "page_views__*") if old else ():
+        _change(file, _as_before)
 
     staged(owner, name, own.version - 1)
     carry_out(owner, command("publish", name, folder="one"))
@@ -233,12 +262,46 @@ def test_a_clock_that_was_set_back_takes_no_side_away(tmp_path: Path, bad: int) 
         assert check(picture, at_rest=True) == []
 
 
+def _held_at(owner: ArrowOwner, name: str, version: int) -> dict[str, tuple[int, int]]:
+    """Version and rows of what was beside a table then."""
+    found = laid_out(owner.settings.lake, name, version)
+    return {one.name: (one.version, one.rows()) for one in found if one.name != name}
+
+
+@pytest.mark.parametrize("beside", [-25, -1, 1, 25])
+def test_what_lies_beside_a_table_is_told_by_no_clock(tmp_path: Path, beside: int) -> None:
+    """Another host's clock, or one that was set: each version has beside it what it had, whatever the commits say."""
+    project = Shop(tmp_path / "project").without_gold()
+    chance, log = seeded(of=f"{beside}"), Log()
+    owner = ArrowOwner(project.settings(tmp_path / "data"), "web")
+    name, expected = "silver.page_views", dict[int, dict[str, tuple[int, int]]]()
+    own = owner.flow.inputs[name].table
+    for number in range(12):
+        if chance.random() < 0.2:
+            own = owner.start().inputs[name].table
+        sides, aside = owner.flow.sides[name].values(), owner.flow.sides[name]["quarantine"]
+        if chance.random() < 0.3:
+            BY_ARROW.mark(aside, aside.entry.follow("compact"))
+        log.send([view(number), *([broken(b"{")] * chance.randrange(3))])
+        owner.take(log.batch())
+        expected[own.version] = {side.name: (side.version, side.rows()) for side in sides}
+    for file in _commits(owner, "page_views__*"):  # all, or one here and there
+        if abs(beside) > 1 or chance.random() < 0.5:
+            _change(file, _by(beside))
+
+    found = {version: _held_at(owner, name, version) for version in expected}
+
+    assert any(rows for there in expected.values() for _, rows in there.values())
+    assert found == expected
+
+
+@OLD
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("batches", [2, 4])
 def test_an_order_of_an_hour_that_was_twice_is_not_taken_along_in_silence(
-    tmp_path: Path, batches: int, compacted: bool
+    tmp_path: Path, batches: int, *, compacted: bool, old: bool
 ) -> None:
-    """A clock was set back: times do not tell whether rows were discarded before a version or after it."""
+    """A clock was set back: rows were discarded after a version, as the entry says; times alone do not tell."""
     project = Shop(tmp_path / "project").without_gold()
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "web"), Log()
     name = "silver.page_views"
@@ -246,18 +309,29 @@ def test_an_order_of_an_hour_that_was_twice_is_not_taken_along_in_silence(
         log.send([view(number), broken(b"{")])
         owner.take(log.batch())
         if number == 1:
-            for path in owner.settings.lake.glob("silver/page_views*/_delta_log/*.json"):
-                _an_hour_ahead(path)
+            for file in _commits(owner):
+                _change(file, _by(1))
     version = owner.flow.inputs[name].table.version
+    there = owner.flow.sides[name]["quarantine"].version
     carry_out(owner, command("discard_refused_rows", name, number=3))
     side = owner.flow.sides[name]["quarantine"]
     if compacted:  # what was discarded lies behind it
         BY_ARROW.mark(side, side.entry.follow("compact", command=4))
     log.send([view(batches)])
     owner.take(log.batch())
+    for file in _commits(owner, "page_views__*") if old else ():
+        _change(file, _as_before)
 
-    with pytest.raises(LakeError, match=f"whether its version .* came before version {version} of {name}"):
-        plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version)
+    if old:
+        with pytest.raises(LakeError, match=f"whether its version .* came before version {version} of {name}"):
+            plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version)
+    else:
+        (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version)
+        assert past.undone == (3,)
+        assert _held_at(owner, name, version)[side.name] == (there, batches)
+        (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version + 1)
+        assert past.undone == ()
+        assert _held_at(owner, name, version + 1)[side.name] == (side.version, batches)
     (past,) = plan(name, catalog=owner.catalog, lake=owner.settings.lake, to=version - 1)
     assert past.version == version - 1  # more was refused since: it is known which of the two came first
 
