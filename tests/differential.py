@@ -103,6 +103,7 @@ def _entries(table: OwnedTable) -> list[str]:
         if commit.entry.kind == "batch":
             entry = asdict(commit.entry)
             entry["position"].pop("versions")
+            entry["position"].pop("inputs")
             entry.pop("beside")
             said.append(repr(sorted(entry.items())))
     return said[::-1]

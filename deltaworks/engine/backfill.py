@@ -117,7 +117,10 @@ def stage(
     for one in held.values():
         link_table(one, anew.lake)
     epoch = 1 + max(one.entry.epoch for one in held.values())
-    flow = Flow(app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
+    flow = Flow(
+        app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False,
+        knows_inputs=True,
+    )  # fmt: skip
     flow.fence()
     as_streamed(flow, lake)
     writers = {writer.declared.name: writer for writer in flow.writers}

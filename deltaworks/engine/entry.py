@@ -55,6 +55,8 @@ class Position:
     was asked what the offsets without a row are; `explained`: its answers, offsets per kind (`gaps.py`).
     `batches`: tables over bronze, input -> last ingest batch taken in full.
     `versions`: tables over tables, input -> last version taken in full.
+    `inputs`: which tables those are, input -> its id: another one of its name is another table.
+    `epochs`: who committed what was taken last, input -> epoch of that owner; below 0: it, or one before it.
     `mark`: of events, the latest event time accepted so far, in microseconds since 1970; it never falls.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
@@ -75,6 +77,8 @@ class Position:
     explained: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
     truncated: str | None = None
     newest: str | None = None
     strays: tuple[str, ...] = ()

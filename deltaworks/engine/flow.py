@@ -20,7 +20,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.detached import Clock, Detached, Detachments, is_tables_own
-from deltaworks.engine.entry import Counts, Entry, Offsets, ahead
+from deltaworks.engine.entry import Counts, Entry, Offsets, Position, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
@@ -28,7 +28,9 @@ from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.record_book import RecordBook
-from deltaworks.engine.same_log import Asked, refuse_others
+from deltaworks.engine.same_input import known, refuse_others
+from deltaworks.engine.same_log import Asked
+from deltaworks.engine.same_log import refuse_others as refuse_other_records
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
@@ -126,14 +128,16 @@ class Flow:
         clock: Clock = time.monotonic,
         detaches: bool = True,
         only: str | None = None,
+        knows_inputs: bool = False,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
         Unless it `detaches`, a table that fails is not suspended: its error is raised. `only`: this table, and its
-        inputs as they are, which nobody writes.
+        inputs as they are, which nobody writes. `knows_inputs`: they were laid out for these tables, and need not be
+        those that rows were taken from.
         """
-        self.detaches = detaches
+        self.detaches, self._knows_inputs = detaches, knows_inputs
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
@@ -272,14 +276,17 @@ class Flow:
         return Patches(lambda: self._beside(declared, SUFFIX, PATCHES), there=there)
 
     def fence(self) -> None:
-        """Commit this owner's epoch to every table, so that an older owner's next commit fails."""
-        committer = self._committer(None)
+        """Commit this owner's epoch to every table, so that an older owner's next commit fails.
+
+        What has taken rows of another input than there is, or of one that has gone back, is suspended.
+        """
+        committer, places = self._committer(None), self._places()  # before a commit takes an input further
         for table in self.tables():
             stage.clear(table.path)
             if table.entry.kind == "create" and table.entry.epoch == self.epoch:
                 continue
             if table.entry.epoch != self.epoch:
-                entry = table.entry.follow("fence")
+                entry = table.entry.follow("fence", position=places.get(table.name, table.entry.position))
                 committer.mark(table, _with_epoch(entry, self.app, self.epoch))
         for name, sides in self.sides.items():
             self._refuse_new_sides(name, sides)
@@ -287,6 +294,29 @@ class Flow:
         for writer in self.writers:
             if isinstance(writer, OverBronze):
                 writer.release(committer)
+
+    def _places(self) -> dict[str, Position]:
+        """Where each table stands that reads others, with which tables those are; sets aside, or refuses, as above."""
+        found = {}
+        for writer in self.writers:
+            name, entry, sources = writer.declared.name, writer.table.entry, self._sources(writer)
+            found[name] = place = known(entry, sources)
+            now = writer.progress.position
+            writer.progress.position = replace(now, inputs=place.inputs, epochs=place.epochs)
+            try:
+                self._refuse_other_inputs(writer)
+            except LakeError as error:
+                if not self.detaches:
+                    raise
+                self.detached.failed(name, error)
+        return found
+
+    def _refuse_other_inputs(self, writer: Writer) -> None:
+        if not self._knows_inputs:
+            refuse_others(writer.declared.name, writer.table.entry, self._sources(writer))
+
+    def _sources(self, writer: Writer) -> list[OwnedTable]:
+        return [self.inputs[name].table for name in writer.declared.inputs]
 
     def _refuse_new_sides(self, name: str, sides: Mapping[str, OwnedTable]) -> None:
         """What was set aside beside a table that has rows is part of it."""
@@ -345,7 +375,7 @@ class Flow:
             mine = {topic: edges[topic] for topic in writer.declared.topics}
             position = start_from(writer.table.entry.position, mine)
             if broker is not None:
-                refuse_others(writer.table.path, writer.table.entry.position, mine, broker)
+                refuse_other_records(writer.table.path, writer.table.entry.position, mine, broker)
             writer.begin(position)
             for topic in writer.declared.topics:
                 known = starts.setdefault(topic, {})
@@ -725,6 +755,7 @@ class Flow:
             self.refuse_outdated(writer.declared)
             if name in self.detached:
                 writer = self.writers[at] = self._anew(writer.declared)
+                self._refuse_other_inputs(writer)
                 self._roll_back_sides(name)
                 if isinstance(writer, OverBronze):
                     writer.release(committer)

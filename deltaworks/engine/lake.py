@@ -91,6 +91,9 @@ class OwnedTable:
             raise self.outdated
         self.version: int = self.delta.version()
         self.entry: Entry = self._last_entry()
+        self.made = str(self.delta.metadata().id)
+        """Which table this is: one that is made in its place is another."""
+        self._opened = (self.version, self.entry.ingest_seq)
         if self.outdated is None:
             self._add_columns(entry)
             if change_feed:
@@ -226,6 +229,10 @@ class OwnedTable:
             log.warning("%s: what version %d did, and those before, is neither in its log nor in ops.ledger",
                         self.name, first - 1)  # fmt: skip
 
+    def is_own(self, taken: int, *, batch: bool) -> bool:
+        """Whether this process has committed a version, or an ingest batch."""
+        return taken > self._opened[batch]
+
     def placed(self, entry: Entry) -> Entry:
         """An entry as it is committed now."""
         return entry if self._beside is None else replace(entry, beside=self._beside.version)
@@ -259,6 +266,7 @@ class OwnedTable:
         self.outdated = self._outdated()
         self.version = self.delta.version()
         self.entry = self._last_entry()
+        self.made = str(self.delta.metadata().id)
         self.data_version = self.version
         self.repeats = Repeats()
 

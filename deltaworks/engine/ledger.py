@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import deltalake
@@ -15,6 +16,7 @@ from deltaworks.engine.entry import Entry
 from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged
+from deltaworks.engine.same_input import other
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.words.keeping import Aggregate, Append, History, Raw, Stateful, View
 
@@ -70,6 +72,9 @@ class Sheet:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
+    name: str
+    path: Path
+    made: str
     version: int
     entry: Entry
     rows: int
@@ -82,7 +87,7 @@ class Ledger:
         """Read the last entry of every table that exists."""
         self.catalog, self.lake, self._lineage = catalog, lake, Lineage(lake)
         self._standing = {
-            name: standing for name in self._names() if (standing := _standing(self._path(name))) is not None
+            name: standing for name in self._names() if (standing := _standing(name, self._path(name))) is not None
         }
 
     def lines(self, edges: Mapping[str, Mapping[str, Edge]] | None = None) -> list[Line]:
@@ -208,8 +213,16 @@ class Ledger:
         )
 
     def _verdict(self, declared: Declared, standing: _Standing) -> str:
-        red = next(self._reds(declared, standing), None)
+        red = next(chain(self._other_inputs(declared, standing), self._reds(declared, standing)), None)
         return f"RED: {red}" if red else next(self._lags(declared, standing), "ok")
+
+    def _other_inputs(self, declared: Declared, standing: _Standing) -> Iterator[str]:
+        for name in declared.inputs:
+            if name not in self._standing or other(declared.name, standing.entry, self._standing[name]) is None:
+                continue
+            now = _standing(name, self._path(name))  # it was read first, and may have gone on until its reader was
+            if now is not None and (error := other(declared.name, standing.entry, now)) is not None:
+                yield error.finding
 
     def _reds(self, declared: Declared, standing: _Standing) -> Iterator[str]:
         totals = standing.entry.totals
@@ -262,14 +275,15 @@ def _version(standing: _Standing) -> int:
     return max(standing.entry.position.versions.values(), default=0)
 
 
-def _standing(path: Path) -> _Standing | None:
+def _standing(name: str, path: Path) -> _Standing | None:
     if not deltalake.DeltaTable.is_deltatable(str(path)):
         return None
     table = deltalake.DeltaTable(str(path))
     commit = read_commit(path, table.version())
     entry = commit.entry or Entry(kind="create", app="", epoch=0)
     counts = pa.table(table.get_add_actions())["num_records"]
-    return _Standing(version=table.version(), entry=entry, rows=int(pc.sum(counts).as_py() or 0))
+    rows, made = int(pc.sum(counts).as_py() or 0), str(table.metadata().id)
+    return _Standing(name=name, path=path, made=made, version=table.version(), entry=entry, rows=rows)
 
 
 def _line_verdict(line: Line) -> str:

@@ -29,6 +29,7 @@ from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.log import actions_of, checkpoints
+from deltaworks.engine.same_input import epoch_of, other, placed
 from deltaworks.engine.transforms import load_transform
 from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.engine.writers.quarantine import DECIDED, PLACE, QUARANTINE
@@ -168,6 +169,7 @@ def _refuse(flow: Flow, staged: Staged, folder: Path, command: int) -> None:
             raise CommandError(f"command {command}", finding, _AGAIN)
     for name in staged.tables:
         _refuse_what_is_gone(flow, name, staged, folder / "lake", command)
+        _refuse_other_bronze(flow, name, folder / "lake", command)
 
 
 def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, command: int) -> None:
@@ -183,6 +185,13 @@ def _refuse_what_is_gone(flow: Flow, name: str, staged: Staged, lake: Path, comm
         if at < table.entry.replaced_at or not all_there(table.path, at, table.version):
             finding = f"what {source} has brought is not there any more, {SINCE}"
             raise CommandError(f"command {command}", finding, _AGAIN)
+
+
+def _refuse_other_bronze(flow: Flow, name: str, lake: Path, command: int) -> None:
+    """What was taken of bronze is what it has."""
+    for source in _staged(lake, name).entry.position.batches:
+        if source in flow.inputs and other(name, _staged(lake, name).entry, flow.inputs[source].table) is not None:
+            raise CommandError(f"command {command}", f"{source} has been made anew, or put back, {SINCE}", _AGAIN)
 
 
 def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
@@ -221,7 +230,7 @@ def _ready(into: OwnedTable, found: Held | None) -> _Ready:
 def _publish(flow: Flow, group: list[_Ready], folder: Path, staged: Staged, command: int) -> None:
     made = group[-1].found
     assert made is not None
-    position = _here(made.entry.position, staged.versions)
+    position = _of_here(flow, _here(made.entry.position, staged.versions), staged.versions)
     committer = Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
     for one in group:
         into, then = one.into, Entry(kind="create", app="", epoch=0) if one.found is None else one.found.entry
@@ -246,6 +255,13 @@ def _publish(flow: Flow, group: list[_Ready], folder: Path, staged: Staged, comm
 def _here(position: Position, versions: Mapping[str, int]) -> Position:
     """A place in the versions of this lake; who has taken nothing of an input takes what is there."""
     return replace(position, versions={of: versions.get(of, at) if at else at for of, at in position.versions.items()})
+
+
+def _of_here(flow: Flow, position: Position, versions: Mapping[str, int]) -> Position:
+    """A place that says of inputs whose versions are of this lake which tables of it they are."""
+    here = {of: flow.inputs[of].table for of, at in position.versions.items() if at and of in versions}
+    epochs = {of: epoch_of(table, position.versions[of], batch=False) for of, table in here.items()}
+    return placed(position, {of: table.made for of, table in here.items()}, epochs)
 
 
 def _has(entry: Entry, folder: Path) -> bool:

@@ -17,6 +17,7 @@ from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by, with_those_above
+from deltaworks.engine.same_input import common
 from deltaworks.engine.writers.late_rows import number_anew
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.patches import versions_in
@@ -60,13 +61,16 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         writer, position = writers[name], entries[name].position
         if isinstance(writer, Computed):
             writer.fitting.known = position.unfit
+        taken = 0
         if isinstance(writer, OverBronze):  # beyond, lateness is not decided yet: the stream takes that
-            writer.until = position.batches.get(writer.bronze, 0)
+            taken = position.batches.get(writer.bronze, 0)
+            writer.until = common(entries[name], held[writer.bronze])
         while writer.behind():
             flow.take_slice(name, spark)
         use_late_again(flow, name, spark, lake, uses=(position.applied or (0, 0))[0])
         writer.settle(committer)
-        if position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
+        same = not isinstance(writer, OverBronze) or writer.until == taken  # else what raised it is not there any more
+        if same and position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
             # it never falls: what raised it may be refused now
             committer.mark(own, own.entry.follow("redo", position=replace(own.entry.position, mark=position.mark)))
         flow.expire_before(name, position.kept_from, command=0)

@@ -20,6 +20,7 @@ from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
 from deltaworks.engine.log import committed_at, opens_from, read_log, version_at
 from deltaworks.engine.publish import UNDONE, Staged, with_those_above
+from deltaworks.engine.same_input import refuse_others
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.patches import SUFFIX
 from deltaworks.errors import LakeError
@@ -73,6 +74,7 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
     rewinds = tuple(_rewind(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
     for one in rewinds:
+        _refuse_other_inputs(lineage, catalog, one.table, one.version)
         _refuse_what_is_gone(one, catalog, lake, tuple(other.table for other in rewinds))
         for held in _as_it_was(one, lake):
             refuse_deleted(held)
@@ -127,9 +129,20 @@ def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], d
         if others is None or any(not at and lineage.newest(name) for name, at in found.items() if name != table):
             continue
         if not any(_changed_since(lineage, name, at) for name, at in (others | found).items()):
+            for name, at in found.items():
+                _refuse_other_inputs(lineage, catalog, name, at)
             return found, others
     finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
     raise LakeError(table, finding, 'Try again when none is behind or suspended: "deltaworks app status"')
+
+
+def _refuse_other_inputs(lineage: Lineage, catalog: Catalog, name: str, version: int) -> None:
+    """What a version of a table had taken must be what its inputs have."""
+    entry = lineage.entry(name, version)
+    paths = [(source, lineage.path(source)) for source in catalog[name].inputs]
+    there = [Held(source, path) for source, path in paths if DeltaTable.is_deltatable(str(path))]
+    if entry is not None:
+        refuse_others(name, entry, there)
 
 
 def _changed_since(lineage: Lineage, name: str, version: int) -> bool:

@@ -1,6 +1,7 @@
 """A table that is computed again while its stream goes on: afterwards all is as if it had always been right."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,13 @@ from deltaworks.engine.rebuild import stage
 from deltaworks.engine.rewind import plan
 from deltaworks.engine.rewind import stage as rewind
 from deltaworks.errors import CommandError, LakeError
+from deltaworks.settings import Settings
 from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import BY_ARROW, Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import random_changes, random_views, view
+from tests.tiny_project import Project
+from tests.unit.test_same_input import member, note
 
 
 def staged(owner: Owner, table: str) -> Staged:
@@ -309,3 +313,45 @@ def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Pa
         carry_out(owner, command("publish", "gold.page_views_per_minute", folder="one"))
     with pytest.raises(LakeError, match="nothing was staged there"):
         carry_out(owner, command("publish", "gold.page_views_per_minute", folder="two"))
+
+
+@pytest.mark.parametrize("lost", ["put back", "made anew"])
+def test_what_is_computed_from_a_table_that_went_back_is_rebuilt(
+    spark: SparkSession, tmp_path: Path, lost: str
+) -> None:
+    """It is set aside, as its input passes what it has taken with other commits; then it is as if nothing had been."""
+    settings = Settings.load(Project(tmp_path / "project").folder, environment={}, data=tmp_path / "data")
+    owner, log, silver = Owner(spark, settings, "tiny", detaches=True), Log(), settings.lake / "silver"
+    for number in range(3):
+        fed(owner, log, [[note(number), member(number)]])
+        if number == 0:
+            shutil.copytree(silver, tmp_path / "copy")
+    tables = ("gold.members_per_city", "gold.notes_per_day")
+    before = {table: owner.rows(table) for table in tables}
+    shutil.rmtree(silver)
+    if lost == "put back":
+        shutil.copytree(tmp_path / "copy", silver)
+
+    owner.start()
+    owner.turn()
+    fed(owner, log, [[note(number), member(number)] for number in range(3, 9)])
+    aside = {name: one.error for name, one in owner.flow.detached.tables.items()}
+    stayed = {table: owner.rows(table) for table in tables}
+    for table in tables:
+        folder = settings.data / "staged" / table
+        folder.mkdir(parents=True)
+        anew = settings.changed(data=folder)
+        stage(table, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=anew)
+        carry_out(owner, command("publish", table, folder=table))
+    owner.start()
+    fed(owner, log, [[note(9), member(9)]])
+
+    assert sorted(aside) == sorted(tables)
+    assert all("has taken silver." in error and "deltaworks rebuild" in error for error in aside.values())
+    assert stayed == before
+    assert not owner.flow.detached.tables
+    assert [row["members"] for row in owner.rows(tables[0])] == [10]
+    assert [row["notes"] for row in owner.rows(tables[1])] == [10]
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, settings.lake) as picture:
+        assert check(picture, at_rest=True) == []

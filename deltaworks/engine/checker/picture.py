@@ -48,6 +48,11 @@ class Held:
         """The last ledger entry; an empty one if there is none."""
         return next((commit.entry for commit in self.commits() if commit.entry is not None), _NOTHING)
 
+    @cached_property
+    def made(self) -> str:
+        """Which table it is: one that is made in its place is another."""
+        return str(self.delta.metadata().id)
+
     @property
     def schema(self) -> pa.Schema:
         """Its columns."""

@@ -42,7 +42,8 @@ class AggregateWriter:
         self.late = late
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.computing = Computing(declared, load_transform(declared), [source.table], own.table.schema, direct=direct)
-        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        code, suite = code_of(declared), suite_of(declared)
+        self.progress = Progress(own.table, code=code, suite=suite, inputs=[source.table])
         self.fitting = Fitting(self.progress, own, late_max=late_rows.late_max(declared.table.late))
         names = self.table.schema.names
         types = self.table.schema

@@ -62,7 +62,8 @@ class OverBronze(ABC):
             rules=rules,
             only=declared.table.only,
         )
-        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        code, suite = code_of(declared), suite_of(declared)
+        self.progress = Progress(own.table, code=code, suite=suite, inputs=[source.table])
         self.breaker = Breaker(declared, own.table, code=self.progress.code, suite=self.progress.suite)
         self.bronze = source.table.name
         self.until: int | None = None

@@ -87,7 +87,7 @@ class StatefulWriter:
         gives = pa.schema([one for one in own.table.schema if one.name != COMPLETE or kept.closes is None])
         tables = [source.table for source in sources]
         self.computing = Computing(declared, load_transform(declared), tables, gives, direct=direct)
-        self.progress = Progress(own.table, code=code_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), inputs=tables)
         self.part = list(kept.part)
         self.length = micros(kept.gap or kept.reach or timedelta())
         self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}

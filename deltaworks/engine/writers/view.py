@@ -68,7 +68,7 @@ class ViewWriter:
         tables, keys_from = [source.table for source in sources], load_keys_from(declared)
         self.computing = Computing(declared, load_transform(declared), tables, own.table.schema, direct=direct)
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
-        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared))
+        self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared), inputs=tables)
         self.fitting = Fitting(self.progress, own)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
         for source in sources:

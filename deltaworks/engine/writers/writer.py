@@ -16,6 +16,7 @@ from deltaworks.engine.entry import Counts, Entry, Kind, Position, Unfit
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import Walk
 from deltaworks.engine.points import reached
+from deltaworks.engine.same_input import epoch_of, placed
 from deltaworks.engine.snapshot import Snapshot
 from deltaworks.engine.values import unsliced
 from deltaworks.errors import LakeError
@@ -117,9 +118,12 @@ class Progress:
     a batch that fails leaves nothing behind that a later commit would confirm.
     """
 
-    def __init__(self, table: OwnedTable, *, code: str, suite: str | None = None) -> None:
-        """Start from what the table's last entry says."""
+    def __init__(
+        self, table: OwnedTable, *, code: str, suite: str | None = None, inputs: Iterable[OwnedTable] = ()
+    ) -> None:
+        """Start from what the table's last entry says; of these inputs entries say which tables they are."""
         self.table, self.code, self.suite = table, code, suite
+        self._inputs = {one.name: one for one in inputs}
         self._warnings: Mapping[str, int] = {}
         self._kind: Kind = "batch"
         self._command: int | None = None
@@ -132,7 +136,8 @@ class Progress:
 
     def over_bronze(self, bronze: str, upto: int) -> None:
         """The batch in hand takes all ingest batches up to this one."""
-        self._reaching, self._raised = replace(self.position, batches={**self.position.batches, bronze: upto}), ()
+        place = self._placed({bronze: upto}, self.position.batches, batch=True)
+        self._reaching, self._raised = replace(place, batches={**self.position.batches, bronze: upto}), ()
         self._reaching_seq, self._warnings = upto, {}
         self._kind, self._command = "batch", None
 
@@ -196,7 +201,8 @@ class Progress:
 
     def over_tables(self, versions: Mapping[str, int], *, ingest_seq: int | None) -> None:
         """The batch in hand takes the inputs up to these versions; `ingest_seq` None: not yet a whole ingest batch."""
-        self._reaching = replace(self.position, versions={**self.position.versions, **versions})
+        place = self._placed(versions, self.position.versions, batch=False)
+        self._reaching = replace(place, versions={**self.position.versions, **versions})
         self._reaching_seq = self.ingest_seq if ingest_seq is None else ingest_seq
         self._kind, self._command = "batch", None
 
@@ -253,6 +259,19 @@ class Progress:
             self._reaching, self._reaching_seq, self._raised = self.position, self.ingest_seq, ()
             committer.mark(self.table, self.entry(Counts()))
             self.committed()
+
+    def _placed(self, taken: Mapping[str, int], before: Mapping[str, int], *, batch: bool) -> Position:
+        """The place of now, with which tables these inputs are, and who has committed what is taken."""
+        come = {
+            name: self._inputs[name]
+            for name, upto in taken.items()
+            if name in self._inputs and (upto != before.get(name) or name not in self.position.inputs)
+        }
+        epochs = {
+            name: one.entry.epoch if one.is_own(taken[name], batch=batch) else epoch_of(one, taken[name], batch=batch)
+            for name, one in come.items()
+        }
+        return placed(self.position, {name: one.made for name, one in come.items()}, epochs)
 
     def _arrive(self) -> None:
         self.position, self.ingest_seq = self._reaching, self._reaching_seq
