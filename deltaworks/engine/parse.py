@@ -52,7 +52,7 @@ class Parser:
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
-            return JsonParser(self.reads, self.columns, self.timely)
+            return JsonParser(self.reads, self.columns, self.keys, self.timely)
         return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
     @cached_property

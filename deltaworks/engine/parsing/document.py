@@ -24,7 +24,35 @@ _TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)  #
 
 def read(value: bytes | None) -> Document:
     """The object that `value` holds; raises Refusal with the first thing that is wrong with the whole document."""
-    text = _text(value)
+    found = _whole(_text(value))
+    if type(found) is not dict:
+        raise Refusal("not an object")
+    return found
+
+
+def scalar(text: str) -> Any:
+    """The text, number or boolean that is all of a JSON text, None for null; raises Refusal for anything else."""
+    found = _whole(text)
+    if isinstance(found, dict | list):
+        raise Refusal("not JSON of one value")
+    return found
+
+
+def decoded(value: bytes) -> str:
+    """The bytes as text; raises Refusal for what is none."""
+    if len(value) > BYTES_MAX:
+        raise Refusal("larger than 10 MiB")
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refusal("not UTF-8") from None
+    if text.startswith(_BYTE_ORDER_MARK):
+        raise Refusal("byte order mark")
+    return text
+
+
+def _whole(text: str) -> Any:
+    """What a text that starts with a JSON value holds, and nothing after it."""
     if text.count("{") + text.count("[") > DEPTH_MAX:
         _refuse_deep(text)
     try:
@@ -37,8 +65,6 @@ def read(value: bytes | None) -> Document:
         raise Refusal("text after the document")
     if "\\u" in text and _SURROGATE.search(text):
         _refuse_half_characters(found)
-    if type(found) is not dict:
-        raise Refusal("not an object")
     return found
 
 
@@ -59,18 +85,11 @@ def _text(value: bytes | None) -> str:
     """The value as text that starts with the document."""
     if value is None:
         raise Refusal("no value")
-    if len(value) > BYTES_MAX:
-        raise Refusal("larger than 10 MiB")
-    try:
-        text = value.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Refusal("not UTF-8") from None
+    text = decoded(value)
     return text if text.startswith("{") else _without_blank_start(text)
 
 
 def _without_blank_start(text: str) -> str:
-    if text.startswith(_BYTE_ORDER_MARK):
-        raise Refusal("byte order mark")
     text = text.lstrip(_BLANK)
     if not text:
         raise Refusal("empty value")

@@ -1,4 +1,7 @@
-"""Tables that read JSON events: each value of the topic is one row.
+"""Tables that read JSON: each value of the topic is one row.
+
+In a table of one row per key a record without a value (a tombstone) is the deletion of the row that its key names;
+events have no such thing.
 
 Events that Connect has written with their schema (`schemas.enable`) are read like those without, unless the table
 declares a field by one of the wrapper's names.
@@ -13,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk, unwrapped
 from deltaworks.engine.parsing.fields import Fields
+from deltaworks.engine.parsing.keys import Keys
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.sheet import Sheet, sequence
 from deltaworks.engine.parsing.timely import Timely
@@ -35,12 +39,19 @@ class JsonParser:
 
     reads: Json
     columns: tuple[Column, ...]
+    keys: tuple[str, ...] = ()
+    """Of a table of one row per key: the columns that a record's key names."""
     timely: Timely | None = None
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:
-        """One per declared column."""
-        return tuple(converter(column, ENCODING) for column in self.columns)
+        """One per declared column; a key column is never null."""
+        return tuple(converter(column, ENCODING, key=column.name in self.keys) for column in self.columns)
+
+    @cached_property
+    def key(self) -> Keys:
+        """What the key of a deleted row must have."""
+        return Keys.of(self.keys, self.columns)
 
     @cached_property
     def fields(self) -> Fields:
@@ -48,7 +59,7 @@ class JsonParser:
         fields = tuple(column for column in self.columns if column.wire != ARRIVAL)
         return Fields(
             columns=fields,
-            required=tuple(column.name for column in fields if not column.null),
+            required=tuple(column.name for column in fields if not column.null or column.name in self.keys),
             unknown=self.reads.unknown_fields,
             folded=True,
             wrapped=may_be_wrapped(self.columns),
@@ -61,11 +72,19 @@ class JsonParser:
         places = pc.indices_nonzero(mine).to_pylist()
         for place, came in zip(places, chunk.take(places).documents, strict=True):
             found = unwrapped(came) if self.fields.wrapped else came
-            if isinstance(found, Refusal):
-                sheet.refuse(place, found.code)
-            else:
+            if not isinstance(found, Refusal):
                 sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
-        return sheet.batch(self.converters, (), self._source(chunk, mine), self.timely)
+            elif found.code == "no value" and self.keys:
+                self._delete(sheet, place, chunk.rows.column("key")[place].as_py())
+            else:
+                sheet.refuse(place, found.code)
+        return sheet.batch(self.converters, self.keys, self._source(chunk, mine), self.timely)
+
+    def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
+        try:
+            sheet.keep(place, "delete", self.key.read(key))
+        except Refusal as refusal:
+            sheet.refuse(place, f"key: {refusal.code}")
 
     def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:
         rows = chunk.rows
