@@ -55,6 +55,11 @@ class Parser:
             return JsonParser(self.reads, self.columns, self.keys, self.timely)
         return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
+    @property
+    def places(self) -> str:
+        """How changes and states are placed among those of their key."""
+        return self._way.places
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The declared columns, then the system's (see `SYSTEM`), then `WARNED`."""

@@ -17,7 +17,8 @@ from deltaworks.settings import Settings
 from tests.chance import seeded
 from tests.flows import Crash, Log, Owner, Record
 from tests.shop_rows import change, order
-from tests.tiny_project import Project
+from tests.states import MEMBERS, a_topic, by_definition, in_parts
+from tests.tiny_project import TINY, Project
 
 ORDERS = ("silver.orders",)
 PATHS = pytest.mark.parametrize("path", ["auto", "spark"])
@@ -110,6 +111,37 @@ def test_order_of_arrival_makes_no_difference(spark: SparkSession, shop: Setting
     assert wild.rows("silver.orders") == calm.rows("silver.orders")
     assert wild.rows("gold.daily_orders") == calm.rows("gold.daily_orders")
     assert wild.verdicts() == {"ok"}
+
+
+@PATHS
+def test_older_change_is_superseded_whichever_batch_it_meets(spark: SparkSession, shop: Settings, path: str) -> None:
+    """A row that came in a batch before has overtaken it: nothing was taken of it."""
+    owner, log = Owner(spark, shop, "shop", path=path, only=ORDERS), Log()
+    take(owner, log, [change("c", order(1), lsn=5), change("c", order(2), lsn=6)])
+
+    take(owner, log, [change("u", order(1, status="paid"), lsn=4), change("u", order(2, status="paid"), lsn=7)])
+
+    assert orders(owner) == [(1, "placed"), (2, "paid")]
+    sheet = next(one for one in owner.ledger().sheets() if one.table == "silver.orders")
+    assert (sheet.verdict, sheet.taken, sheet.superseded) == ("ok", 3, 1)
+
+
+@PATHS
+@pytest.mark.parametrize("clocks", [False, True])
+def test_states_by_json_are_placed_by_their_arrival(
+    spark: SparkSession, tmp_path: Path, path: str, clocks: bool
+) -> None:
+    """In two partitions between which keys move, with deletions; by the broker's times and by those of producers."""
+    chance = seeded()
+    batches = in_parts(chance, a_topic(chance, 40, clocks=clocks), cuts=3)
+    settings = Settings.load(TINY, environment={}, data=tmp_path)
+    owner, log = Owner(spark, settings, "tiny", path=path, only=(MEMBERS,)), Log()
+
+    for batch in batches:
+        take(owner, log, batch)
+
+    assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == by_definition(batches)
+    assert owner.verdicts() == {"ok"}
 
 
 def test_death_between_the_remembered_deletes_and_the_table(spark: SparkSession, shop: Settings) -> None:

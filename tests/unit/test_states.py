@@ -1,27 +1,26 @@
-"""`latest` over JSON states, without a JVM: what a record without a value takes away, and what it leaves."""
+"""`latest` over JSON states, without a JVM: what a record without a value takes away, and which state counts."""
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltaworks.engine.outlets.feed import Feed
 from deltaworks.engine.outlets.publishing import Publishing
+from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words import changelog
 from tests.arrow_flows import ArrowOwner
-from tests.flows import Crash, Log, Record
+from tests.broken_rules import Shop, replay
+from tests.chance import seeded
+from tests.flows import BY_ARROW, Crash, Log, Record
+from tests.patching import patch
+from tests.shop_rows import change, order
+from tests.states import MEMBERS, a_topic, by_definition, in_parts, member, moved
 from tests.tiny_project import TINY
-
-MEMBERS = "silver.members"
-
-
-def member(key: int, city: str | None = None, *, partition: int = 0, **more: Any) -> Record:
-    """Give the state of a member, or with no city the record that takes the member away."""
-    state = None if city is None else json.dumps({"member_id": key, "city": city, "dues": 0, **more}).encode()
-    return Record(topic="members", key=json.dumps({"member_id": key}).encode(), value=state, partition=partition)
 
 
 def owned(folder: Path) -> ArrowOwner:
@@ -133,3 +132,132 @@ def test_our_own_changelog_is_read_as_the_table_that_it_is_of(tmp_path: Path, at
     assert reader.rows(MEMBERS) == source.rows(MEMBERS)
     assert sorted(cities(reader)) == [1, 2]
     assert counted(reader)[2] == 0
+
+
+def test_a_key_that_moves_to_another_partition_goes_on_there(tmp_path: Path) -> None:
+    """Partitions were added, or the sender counts otherwise: lower or higher, at once or later, none is frozen."""
+    owner, log = owned(tmp_path), Log()
+
+    take(owner, log, moved(1, "Bath", 1, second=1), moved(2, "Bath", 0, second=1), moved(3, "Bath", 1, second=1))
+    take(owner, log, moved(1, "Cork", 0, second=2), moved(2, "Cork", 1, second=2), moved(3, None, 0, second=2))
+    assert cities(owner) == {1: "Cork", 2: "Cork"}
+    take(
+        owner,
+        log,
+        *(moved(key, "Graz", partition, second=3) for key, partition in ((1, 1), (2, 0), (3, 0))),
+        *(moved(key, "Linz", partition, second=4) for key, partition in ((1, 0), (2, 1), (3, 1))),
+    )
+
+    assert cities(owner) == {1: "Linz", 2: "Linz", 3: "Linz"}
+    assert counted(owner) == (9, 3, 0)
+
+
+def test_within_a_partition_the_offset_counts_whatever_the_clocks_say(tmp_path: Path) -> None:
+    """A broker may hand on its producers' times: one of them a year ahead freezes nobody."""
+    owner, log = owned(tmp_path), Log()
+
+    take(owner, log, moved(1, "Bath", 0, second=9), moved(1, "Cork", 0, second=1), moved(1, "Linz", 1, second=5))
+    assert cities(owner) == {1: "Cork"}
+    take(owner, log, moved(1, "Graz", 0, second=-9))
+
+    assert cities(owner) == {1: "Graz"}
+    assert counted(owner) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("clocks", [False, True])
+@pytest.mark.parametrize("run", range(4))
+def test_whatever_slices_bronze_is_taken_in_the_table_is_the_same(tmp_path: Path, run: int, clocks: bool) -> None:
+    """Batch by batch with a restart, and all of bronze at once, as a rebuild and a proof take it; places included."""
+    del run
+    chance = seeded()
+    batches = in_parts(chance, a_topic(chance, 40, clocks=clocks))
+    owner, log = owned(tmp_path), Log()
+    for number, batch in enumerate(batches):
+        take(owner, log, *batch)
+        if number == 2:
+            owner.start()
+    streamed = places(owner)
+    assert cities(owner) == by_definition(batches)
+    assert sum(counted(owner)) == 40
+
+    for folder in (owner.settings.lake / "silver").glob("members*"):
+        shutil.rmtree(folder)
+    owner.start()
+    owner.take(Log().batch())
+
+    assert places(owner) == streamed
+    assert sum(counted(owner)) == 40
+
+
+def places(owner: ArrowOwner) -> list[tuple[int, str]]:
+    """Give the members and where their states stand."""
+    rows = owner.flow.inputs[MEMBERS].table.read(["member_id", "_source"]).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("run", range(4))
+def test_where_the_broker_gives_the_times_no_cut_of_the_reading_makes_a_difference(tmp_path: Path, run: int) -> None:
+    """All partitions read equally far: the last state of a key is its row, wherever it has been."""
+    del run
+    chance = seeded()
+    records = a_topic(chance, 40, clocks=False)
+
+    found = []
+    for number in range(3):
+        owner, log = owned(tmp_path / str(number)), Log()
+        for part in in_parts(chance, records) if number else [records]:
+            take(owner, log, *part)
+        found.append(cities(owner))
+
+    newest = {json.loads(record.key or b"")["member_id"]: record.value for record in records}
+    assert found[0] == {key: json.loads(value)["city"] for key, value in newest.items() if value is not None}
+    assert found[1] == found[2] == found[0]
+
+
+def test_a_state_that_was_refused_comes_at_its_place(tmp_path: Path) -> None:
+    """Patched and judged again: what came after it in the meantime stays, and it is superseded; else it is the row."""
+    owner, log = owned(tmp_path), Log()
+    broken = [
+        dataclasses.replace(member(key), value=b'{"member_id": %d, "city": 7, "dues": 0}' % key) for key in (1, 2)
+    ]
+    take(owner, log, member(1, "Bath"), member(2, "Bath"), *broken)
+    take(owner, log, member(1, "Cork"))
+    refused = sorted(owner.rows(f"{MEMBERS}__quarantine"), key=lambda row: int(row["offset"]))
+
+    for number, row in enumerate(refused):
+        patch(owner, MEMBERS, row, member(number + 1, "Graz").value or b"", number=number + 1)
+    replay(owner, MEMBERS)
+    assert cities(owner) == {1: "Cork", 2: "Graz"}
+    assert counted(owner) == (4, 1, 0)
+
+    streamed = places(owner)
+    for name in ("members", "members__quarantine", "members__deleted"):
+        shutil.rmtree(owner.settings.lake / "silver" / name)
+    owner.start()
+    owner.take(Log().batch())
+    assert places(owner) == streamed
+
+
+def test_rows_that_were_placed_otherwise_are_not_gone_on_with(tmp_path: Path) -> None:
+    """A lake of before has partitions first: a state that comes now would be compared with what it cannot be."""
+    owner, log = owned(tmp_path), Log()
+    table = owner.flow.inputs[MEMBERS].table
+    old = {"member_id": 1, "city": "Bath", "dues": 0, "_seq": 1, "_source": "members/00003/00000000000000000009"}
+    BY_ARROW.commit(table, pa.Table.from_pylist([old], schema=table.schema), table.entry.follow("batch"))
+
+    with pytest.raises(LakeError, match="placed by partition, declared is by its arrival.*rebuild silver.members"):
+        take(owner, log, member(1, "Cork"))
+
+
+def test_an_older_change_is_superseded_whichever_batch_it_meets(tmp_path: Path) -> None:
+    """Not only in its own: a change of a database that a row has overtaken long ago has not been taken."""
+    owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop"), Log()
+
+    for batch in ([(1, 5), (2, 6)], [(1, 4), (2, 7)], [(1, 3), (1, 8), (2, 2)]):
+        log.send(change("u", order(key, amount=f"{lsn}.00"), lsn=lsn) for key, lsn in batch)
+        owner.take(log.batch())
+        owner.start()
+
+    sheet = next(one for one in owner.ledger().sheets() if one.table == "silver.orders")
+    assert (sheet.verdict, sheet.taken, sheet.superseded) == ("ok", 4, 3)
+    assert [f"{row['amount']}" for row in owner.rows("silver.orders")] == ["8.00", "7.00"]

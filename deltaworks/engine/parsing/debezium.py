@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,7 @@ from deltaworks.words.table import Column
 
 ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=Placeholder("__debezium_unavailable_value"))
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
+BY_ITS_LOG = "by its log"
 NOT_AN_ENVELOPE = "not a Debezium envelope"
 LSN_MAX = 2**63 - 1
 AT_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999
@@ -64,6 +65,8 @@ class DebeziumParser:
     """Whether a change must say when it happened."""
     partial: bool = False
     """Whether an update may leave values out."""
+    places: ClassVar[str] = BY_ITS_LOG
+    """How changes are placed among those of their key."""
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:

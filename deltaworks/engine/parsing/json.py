@@ -24,6 +24,8 @@ from deltaworks.engine.parsing.values import Converter, Encoding, Years, convert
 from deltaworks.words.reading import ARRIVAL, Json
 from deltaworks.words.table import Column
 
+BY_ARRIVAL = "by its arrival"
+"""What the sequence of a state begins with, and of nothing else; `writers/states.py` adds its arrival."""
 ENCODING = Encoding(years=Years(first=1900))
 """Nothing beyond JSON's own types unless `wire=` says so; a date before 1900 as a number is taken for a wrong unit."""
 
@@ -52,6 +54,11 @@ class JsonParser:
     def key(self) -> Keys:
         """What the key of a deleted row must have."""
         return Keys.of(self.keys, self.columns)
+
+    @property
+    def places(self) -> str:
+        """How states are placed among those of their key."""
+        return BY_ARRIVAL
 
     @cached_property
     def fields(self) -> Fields:
@@ -87,6 +94,9 @@ class JsonParser:
             sheet.refuse(place, f"key: {refusal.code}")
 
     def _source(self, chunk: Chunk, mine: pa.Array) -> pa.Array:
+        """Of events their coordinates."""
         rows = chunk.rows
+        if self.keys:
+            return pc.if_else(mine, self.places, pa.scalar(None, pa.string()))
         order = sequence(self.reads.topic, (rows.column("partition"), 5), (rows.column("offset"), 20))
         return pc.if_else(mine, order, None)

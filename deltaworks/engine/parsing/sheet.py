@@ -35,9 +35,10 @@ SYSTEM = pa.schema(
 
 `_kind`: row, delete, truncate, refused, filtered (the table's `only=` leaves it out), snapshot (the end of the source's
 snapshot, told by another table's row) or other (not this table's). `_reason`: of refused rows. `_source`: sorts in the
-source's order; null where that is unknown. `_at`: when the source says it happened, null where it does not. `_sent`: of
-a row that does not carry all columns, a JSON object of those that it leaves out (see `writers/partial.py`); of the
-column of undeclared fields, of the fields that it leaves out; else null.
+source's order; null where that is unknown; of states by JSON what comes before their arrival (`writers/states.py`).
+`_at`: when the source says it happened, null where it does not. `_sent`: of a row that does not carry all columns, a
+JSON object of those that it leaves out (see `writers/partial.py`); of the column of undeclared fields, of the fields
+that it leaves out; else null.
 `_floor`: all of the table that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's
 undeclared fields, null if it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`,
 `_value`: the bytes of refused rows and of those with `_sent`, only.

@@ -1,12 +1,13 @@
-"""`latest`: one row per key, placed by the change's sequence, so that order of arrival does not matter."""
+"""`latest`: one row per key, placed by its sequence: that of a database's change, or of a state by JSON its arrival."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
@@ -15,13 +16,18 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
 from deltaworks.engine.writers.over_bronze import OverBronze
-from deltaworks.engine.writers.partial import is_partial
-from deltaworks.engine.writers.writer import span
+from deltaworks.engine.writers.partial import is_partial, keyed
+from deltaworks.engine.writers.writer import Turn, span
+from deltaworks.errors import LakeError
+from deltaworks.words.reading import Json
 
 SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string()), ("_sent", pa.string())])
 """The ingest batch, the change's sequence, and its note (see `partial.py`), stored with the row."""
+SURE = 32
+"""Characters of a text that statistics are sure to have: Spark cuts it off there, and writes a higher one."""
 
 
 def deleted_schema(declared: Declared) -> pa.Schema:
@@ -53,6 +59,29 @@ class LatestWriter(OverBronze):
         """As every writer over bronze; `deleted` remembers deletions, `waiting` keeps rows that wait for a value."""
         super().__init__(*args, **given)
         self.deleted, self.waiting = deleted, waiting
+        self._last: str | None = None
+        """No row of the table is newer; None: not looked at yet."""
+        self._looked = False
+
+    def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
+        """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
+        if not self._looked:
+            self._refuse_other_places()
+            self._looked = True
+        return super().take(spark, committer)
+
+    def _refuse_other_places(self) -> None:
+        found = self.table.delta.to_pyarrow_dataset().head(1, columns=["_source"])["_source"].to_pylist()
+        there, declared = {states.place(source) for source in found}, self.parser.places
+        if there - {declared}:
+            finding = f"its rows are placed {there.pop()}, declared is {declared}"
+            raise LakeError(self.declared.name, finding, f'Run "deltaworks rebuild {self.declared.name}"')
+
+    def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
+        """A database's changes have their sequences, states by JSON get them."""
+        if isinstance(self.declared.table.reads, Json):
+            return states.placed(parsed, self.declared.keys)
+        return super()._placed(parsed)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         seen = _seen(parsed)
@@ -63,12 +92,13 @@ class LatestWriter(OverBronze):
             return self._fold(committer, parsed, counts, seen, floor)
         if self.progress.position.newest is not None and seen.last is not None:
             self.progress.newest(seen.last)
+        overtaken = self._may_be_overtaken(seen)
         if isinstance(parsed, pa.Table):
-            rows, gone = self._newest_arrow(parsed, floor)
+            rows, gone = self._newest_arrow(parsed, floor, overtaken=overtaken)
             left, there = rows.num_rows, rows.filter(pc.invert(rows["_gone"]))
             low, high = span(there, self.declared.table.event_time)
         else:
-            rows, gone = self._newest_spark(parsed, floor)
+            rows, gone = self._newest_spark(parsed, floor, overtaken=overtaken)
             row = rows.agg(F.count("*"), *self._span_columns()).collect()[0]
             left, (low, high) = row[0], (row[1], row[2])
         counts = replace(counts, taken=left, superseded=counts.read - counts.refused - counts.not_mine - left)
@@ -76,7 +106,19 @@ class LatestWriter(OverBronze):
             self._beside(committer, self.deleted, gone)
         entry = self.progress.entry(counts, low=low, high=high)
         committer.commit(self.table, rows, entry, how=self._merge(seen.floor))
+        self._reaches(seen)
         return counts
+
+    def _may_be_overtaken(self, seen: _Seen) -> bool:
+        """Whether the table may have a row that is newer than one of a batch; most batches are newer than all."""
+        if self._last is None:
+            self._last = _last_source(self.table)
+        return seen.first is not None and seen.first[:SURE] <= self._last[:SURE]
+
+    def _reaches(self, seen: _Seen) -> None:
+        """The table may have what the batch had."""
+        if self._last is not None:
+            self._last = max(self._last, seen.last or "")
 
     def _must_fold(self, seen: _Seen) -> bool:
         """Whether changes have to be looked at beside what is there; never in a table without partial changes."""
@@ -105,19 +147,25 @@ class LatestWriter(OverBronze):
             low, high = folded.span(self.declared.table.event_time)
             entry = self.progress.entry(counts, low=low, high=high)
             committer.commit(self.table, folded.changed(), entry, how=self._merge(seen.floor, judged=True))
+        self._reaches(seen)
         return counts
 
     def _span_columns(self) -> list[F.Column]:  # type: ignore[name-defined]  # re-exported without a stub
         name = self.declared.table.event_time
         return [F.min(name), F.max(name)] if name else [F.lit(None), F.lit(None)]
 
-    def _newest_arrow(self, parsed: pa.Table, floor: str) -> tuple[pa.Table, pa.Table | None]:
-        """The changes that count, one per key, and the deletions among them."""
+    def _newest_arrow(self, parsed: pa.Table, floor: str, *, overtaken: bool) -> tuple[pa.Table, pa.Table | None]:
+        """The changes that count, one per key, and the deletions among them.
+
+        `overtaken`: the table may have newer rows.
+        """
         rows = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
         rows = rows.filter(pc.greater(rows["_source"], floor)).sort_by("_source")
         last = {key: at for at, key in enumerate(self._keys(rows))}
         rows = rows.take(pa.array(sorted(last.values()), pa.int64()))
         known = self._remembered(rows)
+        for key, source in (_newest_of(self.table, rows, self.declared.keys) if overtaken else {}).items():
+            known[key] = max(source, known.get(key, ""))
         newer = [
             source > known.get(key, "")
             for key, source in zip(self._keys(rows), rows["_source"].to_pylist(), strict=True)
@@ -127,42 +175,34 @@ class LatestWriter(OverBronze):
         gone = rows.filter(rows["_gone"]).select(self.deleted.schema.names)
         return rows.select([*self.table.schema.names, "_gone"]), gone if gone.num_rows else None
 
-    def _newest_spark(self, parsed: DataFrame, floor: str) -> tuple[DataFrame, DataFrame | None]:
+    def _newest_spark(self, parsed: DataFrame, floor: str, *, overtaken: bool) -> tuple[DataFrame, DataFrame | None]:
         """The same for a batch that is too large to collect."""
         keys = list(self.declared.keys)
         rows = parsed.where(F.col("_kind").isin("row", "delete")).where(F.col("_source") > floor)
         newest_first = Window.partitionBy(*keys).orderBy(F.col("_source").desc())
         rows = rows.withColumn("_rank", F.row_number().over(newest_first)).where("_rank = 1")
         rows = rows.withColumn("_gone", F.col("_kind") == "delete").select(*self.table.schema.names, "_gone")
-        # as of now: this batch's own deletions, soon committed, must not supersede themselves
-        known = (
-            parsed.sparkSession.read.format("delta")
-            .option("versionAsOf", self.deleted.version)
-            .load(str(self.deleted.path))
-            .groupBy(*keys)
-            .agg(F.max("_source").alias("_deleted"))
-        )
-        rows = rows.join(known, keys, "left").where(F.coalesce("_deleted", F.lit("")) < F.col("_source"))
+        for there in (self.deleted, self.table) if overtaken else (self.deleted,):
+            # as of now: this batch's own deletions, soon committed, must not supersede themselves
+            known = (
+                parsed.sparkSession.read.format("delta")
+                .option("versionAsOf", there.version)
+                .load(str(there.path))
+                .groupBy(*keys)
+                .agg(F.max("_source").alias("_known"))
+            )
+            rows = rows.join(known, keys, "left").where(F.coalesce("_known", F.lit("")) < F.col("_source"))
+            rows = rows.drop("_known")
         rows = rows.select(*self.table.schema.names, "_gone")
         gone = rows.where("_gone").select(*self.deleted.schema.names)
         return rows, None if gone.isEmpty() else gone
 
     def _keys(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        return zip(*(rows[key].to_pylist() for key in self.declared.keys), strict=True)
+        return keyed(rows, self.declared.keys)
 
     def _remembered(self, rows: pa.Table) -> dict[tuple[Any, ...], str]:
         """The newest remembered deletion of each of these rows' keys."""
-        if rows.num_rows == 0 or self.deleted.rows() == 0:
-            return {}
-        keys = self.declared.keys
-        # files are left out by their statistics: only by those that can be trusted
-        first = next((key for key in keys if is_bounded(rows.schema.field(key).type)), None)
-        mine = None if first is None else ds.field(first).isin(rows[first].unique())
-        found = self.deleted.read([*keys, "_source"], where=mine)
-        known: dict[tuple[Any, ...], str] = {}
-        for key, source in zip(self._keys(found), found["_source"].to_pylist(), strict=True):
-            known[key] = max(source, known.get(key, ""))
-        return known
+        return _newest_of(self.deleted, rows, self.declared.keys)
 
     def _merge(self, floor: str | None, *, judged: bool = False) -> Merge:
         """Put changes in; those that were `judged` beside what is there count as they are, others if they are newer."""
@@ -177,6 +217,31 @@ class LatestWriter(OverBronze):
             before = f"t._source < '{floor}'"
             clauses.append(Clause(on="not matched by source", act="delete", when=before, set={}))
         return Merge(keys=self.declared.keys, clauses=tuple(clauses))
+
+
+def _newest_of(table: OwnedTable, rows: pa.Table, keys: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """The newest sequence that a table has of each of these rows' keys."""
+    if rows.num_rows == 0 or table.rows() == 0:
+        return {}
+    # files are left out by their statistics: only by those that can be trusted
+    first = next((key for key in keys if is_bounded(rows.schema.field(key).type)), None)
+    mine = None if first is None else ds.field(first).isin(rows[first].unique())
+    found = table.read([*keys, "_source"], where=mine)
+    known: dict[tuple[Any, ...], str] = {}
+    for key, source in zip(keyed(found, keys), found["_source"].to_pylist(), strict=True):
+        known[key] = max(source, known.get(key, ""))
+    return known
+
+
+def _last_source(table: OwnedTable) -> str:
+    """No row's sequence begins with more than the first characters (`SURE`) of this."""
+    actions = pa.table(table.delta.get_add_actions(flatten=True))
+    if "max._source" in actions.column_names and not actions["max._source"].null_count:
+        return pc.max(actions["max._source"]).as_py() or ""
+    highest = ""  # its statistics do not reach so many columns
+    for batch in table.delta.to_pyarrow_dataset().to_batches(columns=["_source"]):
+        highest = max(highest, pc.max(batch.column(0)).as_py() or "")
+    return highest
 
 
 def _seen(parsed: Rows) -> _Seen:

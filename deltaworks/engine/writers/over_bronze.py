@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -215,7 +216,8 @@ class OverBronze(ABC):
             return counts
         if refused:
             self._set_aside(committer, parsed)
-        kept = self._keep(committer, parsed, counts)
+        with self._placed(parsed) as rows:
+            kept = self._keep(committer, rows, counts)
         self.progress.committed()
         self.breaker.committed(counts, after=after)
         return kept
@@ -256,7 +258,9 @@ class OverBronze(ABC):
         warned = sum(count for (_, names), count in tally.items() if names)
         # they were read and refused already: now they are something else
         counts = Counts(refused=-parsed.num_rows, not_mine=other, filtered=filtered, warned=warned)
-        counts = self._keep_again(committer, parsed, counts, due)
+        with self._placed(parsed) as placed:  # while it is known which ingest batches brought them
+            assert isinstance(placed, pa.Table), "what goes in as Arrow stays so"
+            counts = self._keep_again(committer, placed, counts, due)
         self.progress.committed()
         self.release(committer)
         return counts
@@ -301,6 +305,10 @@ class OverBronze(ABC):
             code=mine.code,
         )
         committer.commit(side, rows, entry)
+
+    def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
+        """The rows, each with its place among those of its key; those that the table does not keep may be missing."""
+        return nullcontext(parsed)
 
     @abstractmethod
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:

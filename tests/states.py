@@ -1,0 +1,64 @@
+"""States of the tiny project's members, as JSON: their topic, and what a table of them says by definition."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from tests.flows import START, Record
+
+MEMBERS = "silver.members"
+Arrival = tuple[int, float, int, int]
+
+
+def member(key: int, city: str | None = None, *, partition: int = 0, **more: Any) -> Record:
+    """Give the state of a member, or with no city the record that takes the member away."""
+    state = None if city is None else json.dumps({"member_id": key, "city": city, "dues": 0, **more}).encode()
+    return Record(topic="members", key=json.dumps({"member_id": key}).encode(), value=state, partition=partition)
+
+
+def moved(key: int, city: str | None, partition: int, *, second: float) -> Record:
+    """Give a state, or an end, that a partition has at a second of the broker's clock."""
+    return dataclasses.replace(member(key, city, partition=partition), at=START + timedelta(seconds=second))
+
+
+def a_topic(chance: Random, count: int, *, clocks: bool) -> list[Record]:
+    """Give states and ends of few keys, now and then in the other partition; `clocks`: every time is a producer's."""
+    made, home = [], dict.fromkeys(range(4), 0)
+    for number in range(count):
+        key = chance.randrange(4)
+        if chance.random() < 0.2:
+            home[key] = 1 - home[key]
+        city = None if chance.random() < 0.2 else f"C{number}"
+        second = chance.uniform(-9, 9) if clocks else number
+        made.append(moved(key, city, home[key], second=second))
+    return made
+
+
+def in_parts(chance: Random, records: list[Record], *, cuts: int = 5) -> list[list[Record]]:
+    """Cut records into parts."""
+    places = sorted(chance.sample(range(1, len(records)), cuts))
+    return [records[low:high] for low, high in pairwise([0, *places, len(records)])]
+
+
+def by_definition(batches: list[list[Record]]) -> dict[int, str]:
+    """Where each member lives: its last state by arrival, unless that is an end."""
+    last: dict[int, tuple[Arrival, dict[str, Any] | None]] = {}
+    for key, arrival, state in _arrivals(batches):
+        if key not in last or arrival > last[key][0]:
+            last[key] = arrival, state
+    return {key: state["city"] for key, (_, state) in last.items() if state is not None}
+
+
+def _arrivals(batches: list[list[Record]]) -> Iterator[tuple[int, Arrival, dict[str, Any] | None]]:
+    """Key, arrival and state of each record: batch, a clock that never falls in a partition, partition, offset."""
+    clocks: dict[tuple[int, ...], float] = {}
+    for number, (seq, record) in enumerate((seq, one) for seq, batch in enumerate(batches) for one in batch):
+        key = json.loads(record.key or b"")["member_id"]
+        at, group = record.at.timestamp(), (key, seq, record.partition)
+        clocks[group] = max(at, clocks.get(group, at))
+        state = None if record.value is None else json.loads(record.value)
+        yield key, (seq, clocks[group], record.partition, number), state
