@@ -5,10 +5,13 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from deltaworks.settings import Settings
 from tests.flows import START, Record
+from tests.tiny_project import Project
 
 MEMBERS = "silver.members"
 Arrival = tuple[int, float, int, int]
@@ -62,3 +65,48 @@ def _arrivals(batches: list[list[Record]]) -> Iterator[tuple[int, Arrival, dict[
         clocks[group] = max(at, clocks.get(group, at))
         state = None if record.value is None else json.loads(record.value)
         yield key, (seq, clocks[group], record.partition, number), state
+
+
+def ordered(folder: Path, *, by: str = "revision", kind: str = "bigint") -> Settings:
+    """Give a tiny project whose members are placed by a column of this type."""
+    project = Project(folder / "project")
+    table = "tables/silver/members/table.py"
+    project.edit(table, 'keys=("member_id",)', f'keys=("member_id",), by="{by}"')
+    column = f'Column("{by}", "{kind}", null=False, doc="Counted up with each change."),'
+    project.edit(table, "    columns=(\n", f"    columns=(\n        {column}\n")
+    project.delete("tables/silver/members/cases")
+    return Settings.load(project.folder, environment={}, data=folder / "data")
+
+
+def revised(key: int, city: str, revision: object, *, partition: int = 0, second: float = 0) -> Record:
+    """Give a state of this revision."""
+    made = member(key, city, partition=partition, revision=revision)
+    return dataclasses.replace(made, at=START + timedelta(seconds=second))
+
+
+def revisions(chance: Random, count: int) -> list[Record]:
+    """Give states of few keys in any order and either partition, with copies, and now and then an end."""
+    made: list[Record] = []
+    for number in range(count):
+        key, partition, second = chance.randrange(3), chance.randrange(2), chance.uniform(-9, 9)
+        roll = chance.random()
+        if roll < 0.15 and made:
+            made.append(dataclasses.replace(chance.choice(made), at=START + timedelta(seconds=second)))
+        elif roll < 0.3:
+            made.append(moved(key, None, partition, second=second))
+        else:
+            made.append(revised(key, f"C{number}", chance.randrange(-5, 5), partition=partition, second=second))
+    return made
+
+
+def highest_by_definition(batches: list[list[Record]]) -> dict[int, str]:
+    """Where each member lives: of what arrived after the last end the highest revision, of equal ones the last."""
+    ends: dict[int, Arrival] = {}
+    states: list[tuple[int, int, Arrival, str]] = []
+    for key, arrival, state in _arrivals(batches):
+        if state is None:
+            ends[key] = max(arrival, ends.get(key, arrival))
+        else:
+            states.append((key, state["revision"], arrival, state["city"]))
+    alive = [one for one in states if one[0] not in ends or one[2] > ends[one[0]]]
+    return {key: max(one[1:] for one in alive if one[0] == key)[2] for key in {one[0] for one in alive}}

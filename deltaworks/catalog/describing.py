@@ -64,8 +64,8 @@ def kept(kept_as: KeptAs) -> str:
             return "append"
         case Append(dedupe_by=columns, within=within):
             return f"append, copies by {', '.join(columns)} within {span(within)}"
-        case Latest(keys=keys):
-            return f"latest by {', '.join(keys)}"
+        case Latest(keys=keys, by=by):
+            return f"latest by {', '.join(keys)}" + (f", the highest {by}" if by else "")
         case History(keys=keys):
             return f"history by {', '.join(keys)}"
         case Aggregate(keys=keys, combine=combine):

@@ -21,6 +21,8 @@ from deltaworks.words.types import Type, parse
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 _SOURCE_TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
+ORDERED = ("int", "bigint", "decimal", "date", "timestamp")
+"""Types of which of two values one is higher, for whoever looks: texts have many orders, doubles no last digit."""
 _WIRES = {"timestamp": ("micros", "millis", "seconds", ARRIVAL), "date": ("days",)}
 
 
@@ -28,7 +30,8 @@ def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
     rules = (
-        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _combine, _times, _keep_days, _only),
+        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _by, _combine, _times, _keep_days),
+        _only,
         _partition,
         stateful_findings,
         outlet_findings,
@@ -183,6 +186,8 @@ def _named(table: Readable) -> Iterator[Finding]:
     match declared.kept_as:
         case Append(dedupe_by=columns):
             mentioned += [("kept_as", "dedupe_by column", name) for name in columns]
+        case Latest(by=str(column)):
+            mentioned.append(("kept_as", "by", column))
         case Aggregate(combine=combine):
             mentioned += [("kept_as", "combined column", name) for name in combine]
         case Stateful(part=part, closes=closes):
@@ -223,6 +228,28 @@ def _keys(table: Readable) -> Iterator[Finding]:
         if kept_as.within and not kept_as.dedupe_by:
             next_step = "Say which columns are the same in a copy"
             yield table.at_field("kept_as", "within without dedupe_by finds no copies", next_step)
+
+
+def _by(table: Readable) -> Iterator[Finding]:
+    """States are placed by a column that each has, of a type that has an order."""
+    declared = table.declared.table
+    if not isinstance(declared.kept_as, Latest) or declared.kept_as.by is None:
+        return
+    by = declared.kept_as.by
+    if isinstance(declared.reads, Debezium):
+        finding = f"by {by} means nothing here: the database's log places its changes"
+        yield table.at_field("kept_as", finding, "Take by out")
+        return
+    for column in _of(declared.columns, (by,)):
+        kind = _type(column)
+        if kind and kind.name not in ORDERED:
+            yield table.at_field("kept_as", f"by {by} is of type {column.type}", _one_of(ORDERED))
+        if by in declared.kept_as.keys:
+            finding = f"by {by} is a key: all states of a key have the same"
+            yield table.at_field("kept_as", finding, "Name the column that says which state is newer")
+        elif column.null:
+            next_step = "Write null=False: a state without it is refused"
+            yield table.at_column(by, "places states, but may be null", next_step)
 
 
 def _combine(table: Readable) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ class Parser:
     partial: bool = False
     rules: tuple[Rule, ...] = ()
     only: str | None = None
+    by: str | None = None
 
     @cached_property
     def _only(self) -> Predicate | None:
@@ -52,7 +53,7 @@ class Parser:
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
-            return JsonParser(self.reads, self.columns, self.keys, self.timely)
+            return JsonParser(self.reads, self.columns, self.keys, self.by, self.timely)
         return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
     @property
@@ -102,7 +103,7 @@ class Parser:
         """Send the declaration, not what was compiled from it."""
         return parser, (
             *(self.reads, self.columns, self.keys, self.timely, self.timed, self.partial, self.rules),
-            self.only,
+            *(self.only, self.by),
         )
 
 
@@ -115,13 +116,15 @@ def parser(
     partial: bool = False,
     rules: tuple[Rule, ...] = (),
     only: str | None = None,
+    by: str | None = None,
 ) -> Parser:
     """Compile a declaration.
 
     `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
     updates that leave values out.
 
-    `rules` judge the rows that fit the declaration, `only` says which of those that pass are the table's.
+    `rules` judge the rows that fit the declaration, `only` says which of those that pass are the table's. `by` is the
+    column that places the states of a key.
 
     Raises DeclarationError if a column cannot be read that way, a key is no column, changes come without keys, or
     `only` is no condition on the columns.
@@ -141,6 +144,7 @@ def parser(
         partial=partial,
         rules=proven(rules),
         only=only,
+        by=by,
     )
     assert made.schema is not None  # compiles now, so that a wrong declaration fails here
     if only is not None:

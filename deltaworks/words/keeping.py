@@ -29,9 +29,10 @@ class Append:
 
 @word
 class Latest:
-    """One row per key, as the source last reported it; deletes are applied."""
+    """One row per key, as the source last reported it; deletes are applied. `by`: of states the highest one counts."""
 
     keys: tuple[str, ...]
+    by: str | None = None
 
 
 @word
@@ -80,9 +81,13 @@ def append(*, dedupe_by: tuple[str, ...] = (), within: timedelta = timedelta(0))
     return Append(dedupe_by=dedupe_by, within=within)
 
 
-def latest(*, keys: tuple[str, ...]) -> Latest:
-    """Keep the newest state of each key."""
-    return Latest(keys=keys)
+def latest(*, keys: tuple[str, ...], by: str | None = None) -> Latest:
+    """Keep the newest state of each key.
+
+    Which one is newer a database's log says, and of states by JSON their arrival, or with `by` a column: the highest
+    value counts, and of equal ones the last to arrive.
+    """
+    return Latest(keys=keys, by=by)
 
 
 def history(*, keys: tuple[str, ...]) -> History:

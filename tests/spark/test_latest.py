@@ -17,7 +17,7 @@ from deltaworks.settings import Settings
 from tests.chance import seeded
 from tests.flows import Crash, Log, Owner, Record
 from tests.shop_rows import change, order
-from tests.states import MEMBERS, a_topic, by_definition, in_parts
+from tests.states import MEMBERS, a_topic, by_definition, highest_by_definition, in_parts, ordered, revisions
 from tests.tiny_project import TINY, Project
 
 ORDERS = ("silver.orders",)
@@ -142,6 +142,23 @@ def test_states_by_json_are_placed_by_their_arrival(
 
     assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == by_definition(batches)
     assert owner.verdicts() == {"ok"}
+
+
+@PATHS
+def test_of_states_that_a_column_places_the_highest_counts(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """In any order, with copies, in two partitions, with deletions, which take away what has arrived."""
+    chance = seeded()
+    batches = in_parts(chance, revisions(chance, 50), cuts=3)
+    owner, log = Owner(spark, ordered(tmp_path), "tiny", path=path, only=(MEMBERS,)), Log()
+
+    for batch in batches:
+        take(owner, log, batch)
+
+    assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == highest_by_definition(batches)
+    assert owner.verdicts() == {"ok"}
+    (sheet,) = (one for one in owner.ledger().sheets() if one.table == MEMBERS)
+    assert sheet.taken + sheet.superseded == 50
+    assert sheet.superseded > 5
 
 
 def test_death_between_the_remembered_deletes_and_the_table(spark: SparkSession, shop: Settings) -> None:

@@ -364,6 +364,59 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "by is no column",
+        [Edit(MEMBERS, 'keys=("member_id",)', 'keys=("member_id",), by="dies"')],
+        [Finding(place=f"{MEMBERS}:8", finding="by dies is not declared", next_step="The nearest is dues")],
+    ),
+    Mistake(
+        "by has no order",
+        [Edit(MEMBERS, 'keys=("member_id",)', 'keys=("member_id",), by="city"')],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by city is of type string",
+                next_step="Name a column of type int, bigint, decimal, date or timestamp",
+            )
+        ],
+    ),
+    Mistake(
+        "by may be null",
+        [Edit(MEMBERS, 'keys=("member_id",)', 'keys=("member_id",), by="joined"')],
+        [
+            Finding(
+                place=f"{MEMBERS}:14",
+                finding="column joined: places states, but may be null",
+                next_step="Write null=False: a state without it is refused",
+            )
+        ],
+    ),
+    Mistake(
+        "by is a key",
+        [Edit(MEMBERS, 'keys=("member_id",)', 'keys=("member_id",), by="member_id"')],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by member_id is a key: all states of a key have the same",
+                next_step="Name the column that says which state is newer",
+            )
+        ],
+    ),
+    Mistake(
+        "by over changes of a database",
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+            Edit(MEMBERS, 'keys=("member_id",)', 'keys=("member_id",), by="dues"'),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by dues means nothing here: the database's log places its changes",
+                next_step="Take by out",
+            )
+        ],
+    ),
+    Mistake(
         "debezium table",
         [
             Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="members")'),

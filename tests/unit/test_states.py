@@ -3,13 +3,17 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.outlets.feed import Feed
 from deltaworks.engine.outlets.publishing import Publishing
+from deltaworks.engine.writers import latest
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
 from deltaworks.words import changelog
@@ -261,3 +265,33 @@ def test_an_older_change_is_superseded_whichever_batch_it_meets(tmp_path: Path) 
     sheet = next(one for one in owner.ledger().sheets() if one.table == "silver.orders")
     assert (sheet.verdict, sheet.taken, sheet.superseded) == ("ok", 4, 3)
     assert [f"{row['amount']}" for row in owner.rows("silver.orders")] == ["8.00", "7.00"]
+
+
+def test_of_a_table_nothing_is_read_for_what_is_newer_than_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a snapshot, changes in order and states by arrival: as nearly every batch; after a restart too."""
+    looked: list[str] = []
+
+    def noted(table: OwnedTable, rows: pa.Table, keys: Sequence[str]) -> Any:
+        looked.append(table.name)
+        return newest_of(table, rows, keys)
+
+    newest_of = latest._newest_of
+    monkeypatch.setattr(latest, "_newest_of", noted)
+    shop, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop"), Log()
+    tiny, letters = owned(tmp_path / "tiny"), Log()
+    for batch in ([("r", 1, 5), ("r", 2, 5)], [("r", 3, 5)], [("u", 1, 6), ("u", 2, 7)], [("u", 1, 8)]):
+        log.send(change(op, order(key), lsn=lsn) for op, key, lsn in batch)
+        shop.take(log.batch())
+        take(tiny, letters, *(member(key, "Bath") for _, key, _ in batch))
+        if batch[0][0] == "u":
+            shop.start()
+            tiny.start()
+    assert len(shop.rows("silver.orders")) == len(cities(tiny)) == 3
+    assert set(looked) == {"silver.orders__deleted", f"{MEMBERS}__deleted"}
+
+    log.send([change("u", order(1), lsn=7)])
+    shop.take(log.batch())
+
+    assert "silver.orders" in looked

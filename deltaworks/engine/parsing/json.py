@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltaworks.engine.parsing.bronze import Chunk, unwrapped
 from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.keys import Keys
+from deltaworks.engine.parsing.ordering import ordered
 from deltaworks.engine.parsing.refusal import Refusal
 from deltaworks.engine.parsing.sheet import Sheet, sequence
 from deltaworks.engine.parsing.timely import Timely
@@ -43,6 +44,8 @@ class JsonParser:
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ()
     """Of a table of one row per key: the columns that a record's key names."""
+    by: str | None = None
+    """Of such a table: the column that places states, the highest last."""
     timely: Timely | None = None
 
     @cached_property
@@ -58,7 +61,7 @@ class JsonParser:
     @property
     def places(self) -> str:
         """How states are placed among those of their key."""
-        return BY_ARRIVAL
+        return BY_ARRIVAL if self.by is None else f"by {self.by}"
 
     @cached_property
     def fields(self) -> Fields:
@@ -85,7 +88,8 @@ class JsonParser:
                 self._delete(sheet, place, chunk.rows.column("key")[place].as_py())
             else:
                 sheet.refuse(place, found.code)
-        return sheet.batch(self.converters, self.keys, self._source(chunk, mine), self.timely)
+        rows = sheet.batch(self.converters, self.keys, self._source(chunk, mine), self.timely)
+        return rows if self.by is None else self._placed(rows, self.by)
 
     def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
         try:
@@ -97,6 +101,12 @@ class JsonParser:
         """Of events their coordinates."""
         rows = chunk.rows
         if self.keys:
-            return pc.if_else(mine, self.places, pa.scalar(None, pa.string()))
+            return pc.if_else(mine, BY_ARRIVAL, pa.scalar(None, pa.string()))
         order = sequence(self.reads.topic, (rows.column("partition"), 5), (rows.column("offset"), 20))
         return pc.if_else(mine, order, None)
+
+    def _placed(self, rows: pa.RecordBatch, by: str) -> pa.RecordBatch:
+        """The same with the value that places each state; a deletion has none, it is placed by its arrival."""
+        values = pc.binary_join_element_wise(self.places, ordered(rows.column(by)), "/")
+        source = pc.if_else(pc.equal(rows.column("_kind"), "row"), values, rows.column("_source"))
+        return rows.set_column(rows.schema.get_field_index("_source"), rows.schema.field("_source"), source)

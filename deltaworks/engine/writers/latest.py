@@ -1,4 +1,4 @@
-"""`latest`: one row per key, placed by its sequence: that of a database's change, or of a state by JSON its arrival."""
+"""`latest`: one row per key, placed by its sequence: of a database's change, or of a state (see `states.py`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
@@ -22,12 +23,13 @@ from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.partial import is_partial, keyed
 from deltaworks.engine.writers.writer import Turn, span
 from deltaworks.errors import LakeError
+from deltaworks.words.keeping import Latest
 from deltaworks.words.reading import Json
 
 SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string()), ("_sent", pa.string())])
 """The ingest batch, the change's sequence, and its note (see `partial.py`), stored with the row."""
-SURE = 32
-"""Characters of a text that statistics are sure to have: Spark cuts it off there, and writes a higher one."""
+_HIGHEST = "\U0010ffff"
+"""No character is higher: of long texts statistics have the beginning only."""
 
 
 def deleted_schema(declared: Declared) -> pa.Schema:
@@ -62,6 +64,9 @@ class LatestWriter(OverBronze):
         self._last: str | None = None
         """No row of the table is newer; None: not looked at yet."""
         self._looked = False
+        kept = self.declared.table.kept_as
+        assert isinstance(kept, Latest)
+        self.by = kept.by
 
     def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
         """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
@@ -84,6 +89,8 @@ class LatestWriter(OverBronze):
         return super()._placed(parsed)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
+        if self.by is not None:
+            return self._keep_highest(committer, parsed, counts)
         seen = _seen(parsed)
         if seen.floor is not None:
             self.progress.truncated(seen.floor)
@@ -95,25 +102,63 @@ class LatestWriter(OverBronze):
         overtaken = self._may_be_overtaken(seen)
         if isinstance(parsed, pa.Table):
             rows, gone = self._newest_arrow(parsed, floor, overtaken=overtaken)
+        else:
+            rows, gone = self._newest_spark(parsed, floor, overtaken=overtaken)
+        counts = self._put_in(committer, rows, gone, counts, how=self._merge(seen.floor))
+        self._reaches(seen)
+        return counts
+
+    def _put_in(self, committer: Committer, rows: Rows, gone: Rows | None, counts: Counts, *, how: Merge) -> Counts:
+        """Remember deletions, then merge what counts of each key: a row, or with `_gone` that there is none."""
+        low: Any
+        high: Any
+        if isinstance(rows, pa.Table):
             left, there = rows.num_rows, rows.filter(pc.invert(rows["_gone"]))
             low, high = span(there, self.declared.table.event_time)
         else:
-            rows, gone = self._newest_spark(parsed, floor, overtaken=overtaken)
-            row = rows.agg(F.count("*"), *self._span_columns()).collect()[0]
-            left, (low, high) = row[0], (row[1], row[2])
+            left, low, high = rows.agg(F.count("*"), *self._span_columns()).collect()[0]
         counts = replace(counts, taken=left, superseded=counts.read - counts.refused - counts.not_mine - left)
         if gone is not None:
             self._beside(committer, self.deleted, gone)
-        entry = self.progress.entry(counts, low=low, high=high)
-        committer.commit(self.table, rows, entry, how=self._merge(seen.floor))
-        self._reaches(seen)
+        committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=how)
         return counts
+
+    def _keep_highest(self, committer: Committer, placed: Rows, counts: Counts) -> Counts:
+        """Of states that a column places the highest counts, beside what is there of its key."""
+        names, ends = [*self.table.schema.names, "_gone"], self.deleted.schema.names
+        how = self._merge(None, judged=True)
+        if isinstance(placed, pa.Table):
+            rows = placed.append_column("_gone", pc.equal(placed["_kind"], "delete"))
+            keys = self.declared.keys
+            there, ended = (_newest_of(table, rows, keys) for table in (self.table, self.deleted))
+            merged, remembered = states.highest_arrow(rows, keys, stored=there, ended=ended)
+            gone = rows.take(pa.array(remembered, pa.int64())).select(ends) if remembered else None
+            return self._put_in(committer, rows.take(pa.array(merged, pa.int64())).select(names), gone, counts, how=how)
+        large = self._highest_spark(placed).persist(StorageLevel.DISK_ONLY)
+        try:
+            forgotten = large.where("_remembered").select(*ends)
+            gone = None if forgotten.isEmpty() else forgotten
+            return self._put_in(committer, large.where("_merged").select(*names), gone, counts, how=how)
+        finally:
+            large.unpersist()
+
+    def _highest_spark(self, placed: DataFrame) -> DataFrame:
+        """The same for a batch that is too large to collect: with what `states.highest_spark` says of each row."""
+        keys = self.declared.keys
+        there, ended = (_sources(placed.sparkSession, table, keys) for table in (self.table, self.deleted))
+        rows = placed.withColumn("_gone", F.col("_kind") == "delete")
+        return states.highest_spark(
+            rows,
+            keys,
+            stored=there.withColumnRenamed("_known", "_there"),
+            ended=ended.withColumnRenamed("_known", "_ended"),
+        )
 
     def _may_be_overtaken(self, seen: _Seen) -> bool:
         """Whether the table may have a row that is newer than one of a batch; most batches are newer than all."""
         if self._last is None:
             self._last = _last_source(self.table)
-        return seen.first is not None and seen.first[:SURE] <= self._last[:SURE]
+        return seen.first is not None and seen.first <= self._last
 
     def _reaches(self, seen: _Seen) -> None:
         """The table may have what the batch had."""
@@ -183,14 +228,7 @@ class LatestWriter(OverBronze):
         rows = rows.withColumn("_rank", F.row_number().over(newest_first)).where("_rank = 1")
         rows = rows.withColumn("_gone", F.col("_kind") == "delete").select(*self.table.schema.names, "_gone")
         for there in (self.deleted, self.table) if overtaken else (self.deleted,):
-            # as of now: this batch's own deletions, soon committed, must not supersede themselves
-            known = (
-                parsed.sparkSession.read.format("delta")
-                .option("versionAsOf", there.version)
-                .load(str(there.path))
-                .groupBy(*keys)
-                .agg(F.max("_source").alias("_known"))
-            )
+            known = _sources(parsed.sparkSession, there, keys)
             rows = rows.join(known, keys, "left").where(F.coalesce("_known", F.lit("")) < F.col("_source"))
             rows = rows.drop("_known")
         rows = rows.select(*self.table.schema.names, "_gone")
@@ -233,11 +271,18 @@ def _newest_of(table: OwnedTable, rows: pa.Table, keys: Sequence[str]) -> dict[t
     return known
 
 
+def _sources(spark: SparkSession, table: OwnedTable, keys: Sequence[str]) -> DataFrame:
+    """By key the newest sequence that a table has, as of now: what this batch commits must not supersede itself."""
+    there = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
+    return there.groupBy(*keys).agg(F.max("_source").alias("_known"))
+
+
 def _last_source(table: OwnedTable) -> str:
-    """No row's sequence begins with more than the first characters (`SURE`) of this."""
+    """No row's sequence is higher."""
     actions = pa.table(table.delta.get_add_actions(flatten=True))
     if "max._source" in actions.column_names and not actions["max._source"].null_count:
-        return pc.max(actions["max._source"]).as_py() or ""
+        found = pc.max(actions["max._source"]).as_py()
+        return f"{found}{_HIGHEST}" if found else ""
     highest = ""  # its statistics do not reach so many columns
     for batch in table.delta.to_pyarrow_dataset().to_batches(columns=["_source"]):
         highest = max(highest, pc.max(batch.column(0)).as_py() or "")

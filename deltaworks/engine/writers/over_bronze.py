@@ -62,6 +62,7 @@ class OverBronze(ABC):
             partial=partial,
             rules=rules,
             only=declared.table.only,
+            by=declared.table.kept_as.by if isinstance(declared.table.kept_as, Latest) else None,
         )
         code, suite = code_of(declared), suite_of(declared)
         self.progress = Progress(own.table, code=code, suite=suite, inputs=[source.table])
