@@ -13,17 +13,19 @@ from typing import Any, Literal
 import psycopg
 from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
-from deltaworks import processes
+from deltaworks import catalog, processes
 from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.java import java_home
 from deltaworks.local import connect, kafka, stack
+from deltaworks.local.captured import gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
 from deltaworks.supervise.judge import NOT_WELL, suspended_tables
 from deltaworks.supervise.launch import driver_processes
 from deltaworks.supervise.watch import judged
+from deltaworks.words.reading import Debezium
 
 _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
@@ -241,6 +243,20 @@ def _connector(settings: Settings) -> Iterator[Finding]:
         yield _warn("connector", f"{name}: {', '.join(changed)} differ from the project's file", 'Run "deltaworks up"')
 
 
+def _captured(settings: Settings) -> Iterator[Finding]:
+    """Whether the source and the connector give what the tables over changes read."""
+    found = connect.connector_of(settings) if "source" in stack.state(settings).parts else None
+    if found is None:
+        return
+    tables = {name: declared.table for name, declared in catalog.load(settings.project).tables.items()}
+    with psycopg.connect(settings.dsn("source_admin"), connect_timeout=_SECONDS_MAX) as connection:
+        missing = list(gaps(connection, found[1], tables))
+    for one in missing:
+        yield _fail("captured", f"{one.place}: {one.finding}", one.next_step)
+    if not missing:
+        yield _ok("captured", f"what {sum(isinstance(one.reads, Debezium) for one in tables.values())} tables read")
+
+
 @retry(
     retry=retry_if_result(lambda found: bool({"UNASSIGNED", "RESTARTING"} & {*found[1]})),
     stop=stop_after_delay(20),  # a rebalance of the workers, after each change of a connector, takes a few seconds
@@ -317,4 +333,4 @@ def _fail(check: str, finding: str, next_step: str) -> Finding:
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc/net/tcp writes them on little-endian machines
 LOOPBACK = frozenset({"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"})
 _MACHINE: tuple[Check, ...] = (_environments, _java, _jars, _ports, _disk, _clock, _secrets)
-_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _slot)
+_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _captured, _slot)

@@ -1,0 +1,215 @@
+"""Whether the source database and its connector give what the project's tables read: else it never comes, unseen."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from deltaworks.words.keeping import History, Latest
+from deltaworks.words.reading import ARRIVAL, Debezium
+from deltaworks.words.table import Column, Table
+
+_Wrong = tuple[str, str]
+"""A finding and the next step."""
+_ANEW = 'then "deltaworks up", and "deltaworks source resnapshot" for the rows that are there'
+_MILLIS_UPTO = 3
+"""Digits of a second: a timestamp with so many is a number of milliseconds in the connector's adaptive modes."""
+_RELATIONS = """
+    select c.oid::int, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind = 'p',
+        array(
+            select a.attname::text from pg_index i
+            cross join lateral unnest(i.indkey::int[]) as k(attnum)
+            join pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
+            where i.indrelid = c.oid and i.indisprimary)
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('r', 'p') and n.nspname || '.' || c.relname = any(%s)"""
+_ATTRIBUTES = """
+    select a.attrelid::int, a.attname::text, format_type(a.atttypid, null), a.atttypmod, a.attgenerated::text <> '',
+        t.typtype::text = 'c' or coalesce(e.typtype::text, '') = 'c' or coalesce(e.typname, '') = 'interval'
+    from pg_attribute a join pg_type t on t.oid = a.atttypid left join pg_type e on e.oid = t.typelem and t.typlen = -1
+    where a.attrelid = any(%s) and a.attnum > 0 and not a.attisdropped"""
+_PUBLISHED = """
+    select schemaname || '.' || tablename, to_jsonb(p) -> 'attnames' from pg_publication_tables p where pubname = %s"""
+_PARTITIONS = """
+    select inhrelid::regclass::text from pg_inherits where inhparent = %s limit 1"""
+
+_FORBIDDEN = """
+    select from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """What of a table, or of one of its columns, does not come, and what to do."""
+
+    place: str
+    finding: str
+    next_step: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attribute:
+    type: str
+    digits: int
+    """Of a timestamp: of its seconds' fraction."""
+    generated: bool
+    left_out: bool
+    """Whether the connector has no form for such values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Relation:
+    oid: int
+    name: str
+    identity: str
+    partitioned: bool
+    key: tuple[str, ...]
+    attributes: Mapping[str, _Attribute]
+
+
+def gaps(
+    connection: "psycopg.Connection[Any]", config: Mapping[str, str], tables: Mapping[str, Table]
+) -> Iterator[Gap]:
+    """Compare what tables declare with the source and the connector's configuration.
+
+    The connection is to the source database, as a role that may read its catalogs.
+    """
+    reading = {name: table for name, table in tables.items() if isinstance(table.reads, Debezium)}
+    there = _relations(connection, [_source(table) for table in reading.values()])
+    publication = config.get("publication.name", "dbz_publication")
+    published = dict(connection.execute(_PUBLISHED, (publication,)).fetchall())
+    for name, table in reading.items():
+        relation = there.get(_source(table))
+        if relation is None:
+            yield Gap(
+                place=name,
+                finding=f"reads {_source(table)}, which the source does not have",
+                next_step="Mend the name in its declaration, or create the table",
+            )
+            continue
+        missing = _not_captured(connection, name, relation, config, published)
+        if missing is not None:
+            yield missing
+            continue
+        yield from _keys(name, table, relation, config)
+        yield from _columns(name, table, relation, config, published[relation.name])
+
+
+def _source(table: Table) -> str:
+    assert isinstance(table.reads, Debezium)
+    return table.reads.table
+
+
+def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> dict[str, _Relation]:
+    rows = connection.execute(_RELATIONS, (list(names),)).fetchall()
+    attributes: dict[int, dict[str, _Attribute]] = {row[0]: {} for row in rows}
+    for oid, name, kind, modifier, generated, left_out in connection.execute(_ATTRIBUTES, (list(attributes),)):
+        digits = 6 if modifier < 0 else modifier
+        attributes[oid][name] = _Attribute(type=kind, digits=digits, generated=generated, left_out=left_out)
+    return {
+        name: _Relation(
+            oid=oid, name=name, identity=identity, partitioned=partitioned, key=tuple(key), attributes=attributes[oid]
+        )
+        for oid, name, identity, partitioned, key in rows
+    }
+
+
+def _not_captured(
+    connection: "psycopg.Connection[Any]",
+    name: str,
+    relation: _Relation,
+    config: Mapping[str, str],
+    published: Mapping[str, object],
+) -> Gap | None:
+    """Why no change of the table comes at all; None if they come."""
+    for setting in ("table.include.list", "snapshot.include.collection.list"):
+        patterns = config.get(setting)
+        if patterns is not None and not _listed(patterns, relation.name):
+            finding = f"{relation.name} is not in the connector's {setting}"
+            return Gap(place=name, finding=finding, next_step=f"Add it there, {_ANEW}")
+    if _listed(config.get("table.exclude.list", ""), relation.name):
+        finding = f"{relation.name} is in the connector's table.exclude.list"
+        return Gap(place=name, finding=finding, next_step=f"Take it out there, {_ANEW}")
+    user = config.get("database.user")
+    if user and connection.execute(_FORBIDDEN, (relation.oid, user)).fetchone():
+        finding = f"the connector's role {user} may not read {relation.name}"
+        return Gap(place=name, finding=finding, next_step=f"grant select on {relation.name} to {user}, {_ANEW}")
+    if relation.name in published:
+        return None
+    publication = config.get("publication.name", "dbz_publication")
+    if relation.partitioned and connection.execute(_PARTITIONS, (relation.oid,)).fetchone():
+        finding = f"changes of {relation.name} are published under its partitions' names, not its own"
+        step = f"alter publication {publication} set (publish_via_partition_root = true)"
+        return Gap(place=name, finding=finding, next_step=f"{step}, {_ANEW}")
+    finding = f"{relation.name} is not in the publication {publication}"
+    step = f"alter publication {publication} add table {relation.name}, {_ANEW}"
+    return Gap(place=name, finding=finding, next_step=step)
+
+
+def _listed(patterns: str, name: str) -> bool:
+    """Whether a comma-separated list of regular expressions has one for the whole name (as Debezium reads it)."""
+    return any(re.fullmatch(one.strip(), name, re.IGNORECASE) for one in patterns.split(",") if one.strip())
+
+
+def _keys(name: str, table: Table, relation: _Relation, config: Mapping[str, str]) -> Iterator[Gap]:
+    """Of which row a change is, its record's key says: that is the primary key, unless the connector says otherwise."""
+    if not isinstance(table.kept_as, Latest | History) or config.get("message.key.columns"):
+        return
+    older = {column.name: column.previously for column in table.columns}
+    declared = {name if name in relation.attributes else older.get(name) or name for name in table.kept_as.keys}
+    if not relation.key:
+        finding = f"{relation.name} has no primary key: nothing says of which row a deletion is"
+        yield Gap(place=name, finding=finding, next_step="Give it one, or set the connector's message.key.columns")
+    elif declared != {*relation.key}:
+        finding = (
+            f"is kept by {', '.join(table.kept_as.keys)}, but the primary key of {relation.name} is"
+            f" {', '.join(relation.key)}: where the one changes and the other does not, a row stays that is gone"
+        )
+        yield Gap(place=name, finding=finding, next_step="Declare the primary key as keys")
+    if relation.key and relation.identity == "n":
+        finding = f"{relation.name} has replica identity nothing: Postgres refuses updates and deletions"
+        yield Gap(place=name, finding=finding, next_step=f"alter table {relation.name} replica identity default")
+
+
+def _columns(
+    name: str, table: Table, relation: _Relation, config: Mapping[str, str], published: Sequence[str] | None
+) -> Iterator[Gap]:
+    assert isinstance(table.reads, Debezium)
+    for column in table.columns:
+        if column.wire == ARRIVAL or column.name == table.reads.unknown_fields.column:
+            continue
+        field = next((one for one in (column.name, column.previously) if one in relation.attributes), None)
+        wrong: _Wrong | None = None
+        if field is not None:
+            wrong = _not_sent(column, field, relation.attributes[field], config, published)
+        elif not column.null:
+            wrong = f"{relation.name} has no such column: every row is refused", "Take it out, or write null=True"
+        if wrong is not None:
+            yield Gap(place=f"{name}.{column.name}", finding=wrong[0], next_step=wrong[1])
+
+
+def _not_sent(
+    column: Column, field: str, found: _Attribute, config: Mapping[str, str], published: Sequence[str] | None
+) -> _Wrong | None:
+    """Why a column's value does not come, or comes as another one."""
+    if found.generated:
+        return "is generated in the source, and Postgres does not send such values", "Compute it in a table above"
+    if published is not None and field not in published:
+        return "is not in the publication's list of columns", "Add it there"
+    if found.left_out:
+        return (
+            f"is of type {found.type}, for which the connector sends nothing",
+            "Take it out, or cast it in the source",
+        )
+    if column.type == "timestamp" and found.type == "timestamp without time zone":
+        sent, declared = _unit(found.digits, config), column.wire or "micros"
+        if sent != declared:
+            return f"is sent in {sent}, declared is {declared}: another time is read", f'Write wire="{sent}"'
+    return None
+
+
+def _unit(digits: int, config: Mapping[str, str]) -> str:
+    """In which unit the connector sends a timestamp without a zone."""
+    mode = config.get("time.precision.mode", "adaptive")
+    return "millis" if mode == "connect" or (mode.startswith("adaptive") and digits <= _MILLIS_UPTO) else "micros"

@@ -1,0 +1,196 @@
+"""What a source database, its publication and the connector do not give to the tables that read them."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from deltaworks.local.captured import Gap, gaps
+from deltaworks.words import Column, History, Latest, Table, debezium, history, keep, latest
+from tests.scratch_postgres import ScratchPostgres
+
+CONFIG = {"publication.name": "pub", "time.precision.mode": "adaptive_time_microseconds",
+          "table.include.list": "public.[a-z]+"}  # fmt: skip
+SOURCE = """
+    create type place as (street text, town text);
+    create table goods (
+        id int primary key, name text, net numeric, gross numeric generated always as (net * 1.19) stored,
+        made timestamp(3), seen timestamp(0), changed timestamp, at timestamptz(0), put place, waits interval[],
+        hidden text);
+    create table pairs (a int, b int, c int unique, primary key (a, b));
+    create table loose (id int, name text);
+    create table mute (id int primary key);
+    alter table mute replica identity nothing;
+    create table parts (id int, day date, primary key (id, day)) partition by range (day);
+    create table parts_now partition of parts for values from ('2026-01-01') to ('2027-01-01');
+    create table other (id int primary key);
+    create table "Odd" (id int primary key);
+    create publication pub for table
+        goods (id, name, net, made, seen, changed, at, put, waits), pairs, loose, mute, parts;
+"""
+
+
+@pytest.fixture
+def source(postgres: ScratchPostgres) -> Iterator["psycopg.Connection[Any]"]:
+    """Give a connection to a source database."""
+    with psycopg.connect(postgres.database(f"captured_{uuid.uuid4().hex}"), autocommit=True) as connection:
+        connection.execute(SOURCE)
+        yield connection
+
+
+def reading(table: str, *columns: Column, kept_as: Latest | History | None = None) -> Table:
+    """A table over changes of this one, by its id unless said otherwise."""
+    return Table(
+        app="shop", reads=debezium("bronze.changes", table=table), kept_as=kept_as or latest("id"), owner="tests",
+        columns=columns,
+    )  # fmt: skip
+
+
+def column(name: str, kind: str = "string", **given: Any) -> Column:
+    """A column."""
+    return Column(name, kind, doc="What it is.", **given)
+
+
+ID = column("id", "int", null=False)
+
+
+def told(source: "psycopg.Connection[Any]", table: Table, **config: str) -> list[tuple[str, str]]:
+    """What is found of a table: places and findings."""
+    found = list(gaps(source, {name: value for name, value in (CONFIG | config).items() if value}, {"silver.t": table}))
+    assert all(isinstance(one, Gap) and one.next_step for one in found)
+    return [(one.place, one.finding) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("one", "finding"),
+    [
+        (column("name"), None),
+        (column("title", previously="name"), None),
+        (column("fresh"), None),
+        (column("fresh", null=False), "public.goods has no such column: every row is refused"),
+        (column("arrived", "timestamp", wire="arrival"), None),
+        (column("gross", "decimal(9,2)"), "is generated in the source, and Postgres does not send such values"),
+        (column("hidden"), "is not in the publication's list of columns"),
+        (column("put"), "is of type place, for which the connector sends nothing"),
+        (column("waits"), "is of type interval[], for which the connector sends nothing"),
+        (column("made", "timestamp"), "is sent in millis, declared is micros: another time is read"),
+        (column("seen", "timestamp"), "is sent in millis, declared is micros: another time is read"),
+        (column("made", "timestamp", wire="millis"), None),
+        (column("changed", "timestamp"), None),
+        (column("changed", "timestamp", wire="millis"), "is sent in micros, declared is millis: another time is read"),
+        (column("at", "timestamp"), None),
+        (column("made", "string"), None),
+    ],
+)
+def test_what_a_column_would_lack_is_told(source: "psycopg.Connection[Any]", one: Column, finding: str | None) -> None:
+    """Else it would be null, another time, or refused with each row, and nothing would say why."""
+    expected = [] if finding is None else [(f"silver.t.{one.name}", finding)]
+
+    assert told(source, reading("public.goods", ID, one)) == expected
+
+
+def test_units_follow_the_connectors_mode(source: "psycopg.Connection[Any]") -> None:
+    """In its mode `connect` all timestamps are milliseconds."""
+    table = reading("public.goods", ID, column("changed", "timestamp"), column("made", "timestamp", wire="millis"))
+
+    assert told(source, table) == []
+    assert [place for place, _ in told(source, table, **{"time.precision.mode": "connect"})] == ["silver.t.changed"]
+
+
+def test_a_column_for_undeclared_fields_is_no_column_of_the_source(source: "psycopg.Connection[Any]") -> None:
+    """It has what the table does not declare."""
+    reads = debezium("bronze.changes", table="public.goods", unknown_fields=keep("rest"))
+    table = Table(app="shop", reads=reads, kept_as=latest("id"), owner="tests", columns=(ID, column("rest")))
+
+    assert told(source, table) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "config", "finding"),
+    [
+        ("public.gods", {}, "reads public.gods, which the source does not have"),
+        ("public.Goods", {}, "reads public.Goods, which the source does not have"),
+        ("public.other", {}, "public.other is not in the publication pub"),
+        ("public.Odd", {}, "public.Odd is not in the publication pub"),
+        ("public.goods", {"publication.name": "none"}, "public.goods is not in the publication none"),
+        ("public.goods", {"publication.name": ""}, "public.goods is not in the publication dbz_publication"),
+        ("public.goods", {"table.include.list": "public.good, public.pairs"},
+         "public.goods is not in the connector's table.include.list"),
+        ("public.goods", {"table.include.list": "public.pairs, PUBLIC.GOODS"}, None),
+        ("public.goods", {"table.include.list": ""}, None),
+        ("public.goods", {"table.include.list": "", "table.exclude.list": "public.go.*"},
+         "public.goods is in the connector's table.exclude.list"),
+        ("public.goods", {"snapshot.include.collection.list": "public.pairs"},
+         "public.goods is not in the connector's snapshot.include.collection.list"),
+        ("public.parts", {}, "changes of public.parts are published under its partitions' names, not its own"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_not_captured_is_told(
+    source: "psycopg.Connection[Any]", table: str, config: dict[str, str], finding: str | None
+) -> None:
+    """It would stay empty, or stop where it is."""
+    expected = [] if finding is None else [("silver.t", finding)]
+
+    assert told(source, reading(table, ID), **config) == expected
+
+
+def test_a_role_that_may_not_read_a_table_is_told(source: "psycopg.Connection[Any]") -> None:
+    """Its snapshot would fail, and with it the connector; a role that this server does not know is another's matter."""
+    source.execute("drop role if exists captor")
+    source.execute("create role captor")
+    table = reading("public.goods", ID)
+
+    forbidden = told(source, table, **{"database.user": "captor"})
+    source.execute("grant select on goods to captor")
+    allowed = told(source, table, **{"database.user": "captor"})
+    source.execute("drop owned by captor; drop role captor")
+
+    assert forbidden == [("silver.t", "the connector's role captor may not read public.goods")]
+    assert allowed == told(source, table, **{"database.user": "nobody"}) == []
+
+
+def test_partitions_published_as_their_table_are_captured(source: "psycopg.Connection[Any]") -> None:
+    """As the finding says."""
+    source.execute("alter publication pub set (publish_via_partition_root = true)")
+
+    assert told(source, reading("public.parts", ID, column("day", "date"), kept_as=latest("id", "day"))) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "kept_as", "finding"),
+    [
+        ("public.pairs", latest("a", "b"), None),
+        ("public.pairs", history("b", "a"), None),
+        (
+            "public.pairs",
+            latest("c"),
+            "is kept by c, but the primary key of public.pairs is a, b: where the one changes",
+        ),
+        (
+            "public.pairs",
+            history("a"),
+            "is kept by a, but the primary key of public.pairs is a, b: where the one changes",
+        ),
+        ("public.loose", latest("id"), "public.loose has no primary key: nothing says of which row a deletion is"),
+        (
+            "public.mute",
+            latest("id"),
+            "public.mute has replica identity nothing: Postgres refuses updates and deletions",
+        ),
+    ],
+)
+def test_keys_are_held_against_those_of_the_source(
+    source: "psycopg.Connection[Any]", table: str, kept_as: Latest | History, finding: str | None
+) -> None:
+    """A record's key is the source's primary key: by another one rows would stay that are gone."""
+    declared = reading(table, *(column(name, "int", null=False) for name in kept_as.keys), kept_as=kept_as)
+
+    found = told(source, declared)
+
+    assert [place for place, _ in found] == ([] if finding is None else ["silver.t"])
+    assert all(text.startswith(str(finding)) for _, text in found)
+    assert (
+        told(source, declared, **{"message.key.columns": "public.*:x"}) == []
+    )  # then the connector says what the keys are
