@@ -25,7 +25,7 @@ class Watched:
     lag: list[int] = field(default_factory=list)
     behind: list[int] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    detached: set[str] = field(default_factory=set)
+    suspended: set[str] = field(default_factory=set)
 
     @property
     def cores(self) -> float:
@@ -45,7 +45,7 @@ class Watched:
         self.lag.append(sum(sum(parts.values()) for parts in driver.progress["lag"].values()))
         self.behind.append(len(driver.progress.get("behind", ())))
         self.batches.append(driver.progress["batches"])
-        self.detached.update(driver.progress.get("detached") or ())
+        self.suspended.update(driver.progress.get("suspended") or driver.progress.get("detached") or ())  # older ones
 
     def slope(self, seen: Sequence[int]) -> "Slope":
         """By how much an hour what was seen grows: a line through means of minutes, of less in a short watch.
@@ -61,7 +61,7 @@ class Watched:
     @property
     def keeps_up(self) -> bool:
         """Whether neither the lag nor the number of tables behind grows, chance aside, and none was set aside."""
-        return not self.detached and not self.slope(self.lag).rises and not self.slope(self.behind).rises
+        return not self.suspended and not self.slope(self.lag).rises and not self.slope(self.behind).rises
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def show(name: str, found: Measurement) -> None:
             "lag per hour": str(one.slope(one.lag)),
             "tables behind": fmean(one.behind),
             "behind per hour": str(one.slope(one.behind)),
-            "set aside": ", ".join(sorted(one.detached)) or None,
+            "suspended": ", ".join(sorted(one.suspended)) or None,
             "keeps up": one.keeps_up,
         }
         for app, one in window.apps.items()

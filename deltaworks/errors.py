@@ -50,7 +50,7 @@ class CommitLostError(LakeError):
     """The version that a commit was made for is taken."""
 
 
-class DetachedError(LakeError):
+class SuspendedError(LakeError):
     """A table kept failing and was suspended; the others went on."""
 
 

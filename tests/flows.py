@@ -84,16 +84,16 @@ class Owner:
         *,
         path: str = "auto",
         epoch: int = 0,
-        detaches: bool = False,
+        suspends: bool = False,
         only: Collection[str] = (),
     ) -> None:
         """Open the first flow, over a lake whose last owner had this epoch.
 
-        Unless it `detaches`, the error of a table that is set aside is raised. With `only`, no other table above bronze
+        Unless it `suspends`, the error of a table that is suspended is raised. With `only`, no other table above bronze
         takes rows: each costs time.
         """
         self.only = only
-        self.spark, self.settings, self.app, self.path, self.detaches = spark, settings, app, path, detaches
+        self.spark, self.settings, self.app, self.path, self.suspends = spark, settings, app, path, suspends
         self.now = 0.0
         self.catalog = catalog.load(settings.project)
         self.epoch, self.commits, self.crash_at = epoch, 0, -1
@@ -104,7 +104,7 @@ class Owner:
         self.epoch += 1
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
-            path=self.path, clock=lambda: self.now, detaches=self.detaches,
+            path=self.path, clock=lambda: self.now, suspends=self.suspends,
         )  # fmt: skip
         if self.only:
             self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name in self.only]
@@ -119,7 +119,7 @@ class Owner:
         self.turn()
 
     def turn(self) -> None:
-        """What the driver does between batches, until no table is behind but those set aside."""
+        """What the driver does between batches, until no table is behind but those suspended."""
         while self.flow.behind():
             self.flow.turn(self.spark)
 

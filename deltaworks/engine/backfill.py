@@ -118,7 +118,7 @@ def stage(
         link_table(one, anew.lake)
     epoch = 1 + max(one.entry.epoch for one in held.values())
     flow = Flow(
-        app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False,
+        app=declared.table.app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, suspends=False,
         knows_inputs=True,
     )  # fmt: skip
     flow.fence()

@@ -131,7 +131,7 @@ class _Run:
         # its inputs hold what the case gives, not what their own writers would make of it
         self.flow = Flow(
             app=self.declared.table.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=_always,
-            detaches=False, only=self.declared.name,
+            suspends=False, only=self.declared.name,
         )  # fmt: skip
         self.flow.fence()
         self.flow.begin({topic: {"0": Edge(0, _OFFSET_MAX)} for topic in self.flow.topics}, broker=None)

@@ -13,11 +13,11 @@ from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import maintenance
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.detached import Clock, first_line
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.publish import publish
+from deltaworks.engine.suspended import Clock, first_line
 from deltaworks.engine.trimming import STAGED, staged_since
 from deltaworks.engine.writers.patches import VALUE, Patch
 from deltaworks.errors import (

@@ -148,7 +148,7 @@ class Driver:
             behind = outlets.finish(seconds_max=OUTLETS_SECONDS_MAX)
         finally:
             outlets.close()
-        error = flow.detached.error() or behind
+        error = flow.suspended.error() or behind
         if self.drain and error is not None:  # a drain is to leave nothing behind
             raise error
 

@@ -11,12 +11,12 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.commit import Rows
-from deltaworks.engine.detached import first_line
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.log import actions_of, log_has
 from deltaworks.engine.phases import phase
 from deltaworks.engine.slices import PACKED, present, refuse_replaced
 from deltaworks.engine.snapshot import LostError, Snapshot, removed_in
+from deltaworks.engine.suspended import first_line
 from deltaworks.engine.writers.computing import declared_columns
 from deltaworks.engine.writers.writer import Feed, Input, Shown, frame
 from deltaworks.errors import LakeError

@@ -19,7 +19,6 @@ from deltaworks.engine import stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
-from deltaworks.engine.detached import Clock, Detached, Detachments, is_tables_own
 from deltaworks.engine.entry import Counts, Entry, Offsets, Position, ahead
 from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
@@ -36,6 +35,7 @@ from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.spark.planned import PLANS
 from deltaworks.engine.stretches import times
+from deltaworks.engine.suspended import Clock, Suspended, Suspensions, is_tables_own
 from deltaworks.engine.trimming import (
     COMMITS_FOLLOWED,
     COMMITS_KEPT,
@@ -110,7 +110,7 @@ class FlowStatus:
     offsets: Offsets = field(default_factory=dict)
     tables: Mapping[str, TableStatus] = field(default_factory=dict)
     behind: tuple[str, ...] = ()
-    detached: Mapping[str, Detached] = field(default_factory=dict)
+    suspended: Mapping[str, Suspended] = field(default_factory=dict)
 
 
 class Flow:
@@ -126,18 +126,18 @@ class Flow:
         guard: Guard,
         path: str = "auto",
         clock: Clock = time.monotonic,
-        detaches: bool = True,
+        suspends: bool = True,
         only: str | None = None,
         knows_inputs: bool = False,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
-        Unless it `detaches`, a table that fails is not suspended: its error is raised. `only`: this table, and its
+        Unless it `suspends`, a table that fails is not suspended: its error is raised. `only`: this table, and its
         inputs as they are, which nobody writes. `knows_inputs`: they were laid out for these tables, and need not be
         those that rows were taken from.
         """
-        self.detaches, self._knows_inputs = detaches, knows_inputs
+        self.suspends, self._knows_inputs = suspends, knows_inputs
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
@@ -145,7 +145,7 @@ class Flow:
         """Tables beside a table, by its name and their suffix."""
         self.bronze: list[RawWriter] = []
         self.writers: list[Writer] = []
-        self.detached = Detachments(clock=clock)
+        self.suspended = Suspensions(clock=clock)
         self.commits_kept, self.commits_opened = COMMITS_KEPT, COMMITS_OPENED
         self._trim_next = 0
         self.status = FlowStatus()
@@ -306,9 +306,9 @@ class Flow:
             try:
                 self._refuse_other_inputs(writer)
             except LakeError as error:
-                if not self.detaches:
+                if not self.suspends:
                     raise
-                self.detached.failed(name, error)
+                self.suspended.failed(name, error)
         return found
 
     def _refuse_other_inputs(self, writer: Writer) -> None:
@@ -536,14 +536,14 @@ class Flow:
 
     def _failed(self, name: str, error: Exception, rows: str, command: int) -> None:
         """Set a table aside that an order about these rows failed with; a row's error is told by its name alone."""
-        self.detached.failed(name, error)  # what it remembers may not be what is committed
+        self.suspended.failed(name, error)  # what it remembers may not be what is committed
         if is_of_rows(error):
             finding = f"{name} cannot be computed with {rows}: {name_of(error)}"
             raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
 
     def _refuse_set_aside(self, name: str, command: int) -> None:
-        if name in self.detached:
-            finding = f"{name} is suspended: {self.detached.tables[name].error}"
+        if name in self.suspended:
+            finding = f"{name} is suspended: {self.suspended.tables[name].error}"
             raise CommandError(f"command {command}", finding, "Mend it and give the order again")
 
     def _replayed(self, raw: RawWriter, name: str, command: int) -> Counts:
@@ -609,8 +609,8 @@ class Flow:
     def _passed(self, name: str, seq: int, command: int, progress: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
         """Give way until a table over bronze has taken this ingest batch; raises CommandError if it is suspended."""
         while self._parsing(name, command).after < seq:
-            if name in self.detached:
-                finding = f"{name} is suspended: {self.detached.tables[name].error}"
+            if name in self.suspended:
+                finding = f"{name} is suspended: {self.suspended.tables[name].error}"
                 raise CommandError(f"command {command}", finding, "Mend it; what was begun goes on with it")
             yield progress
 
@@ -711,7 +711,7 @@ class Flow:
         writer = self.writers[at] = self._anew(self.writers[at].declared)
         if isinstance(writer, OverBronze):
             writer.release(self._committer(None))
-        self.detached.recovered(name)
+        self.suspended.recovered(name)
         self.inputs[name].in_vain = None
         self._forget_fresh()
 
@@ -740,20 +740,20 @@ class Flow:
     def behind(self) -> bool:
         """Whether some table that is not suspended has not yet taken what its inputs have."""
         return any(
-            writer.behind() or writer.declared.name in self.detached  # it is opened anew, whatever there is to take
+            writer.behind() or writer.declared.name in self.suspended  # it is opened anew, whatever there is to take
             for writer in self.writers
-            if not self.detached.waits(writer.declared.name)
+            if not self.suspended.waits(writer.declared.name)
         )
 
     def _take(self, at: int, spark: SparkSession | None, committer: Committer) -> None:
         """Let one table take its slice; one that fails by its own fault is suspended."""
         writer = self.writers[at]
         name = writer.declared.name
-        if self.detached.waits(name):
+        if self.suspended.waits(name):
             return
         try:
             self.refuse_outdated(writer.declared)
-            if name in self.detached:
+            if name in self.suspended:
                 writer = self.writers[at] = self._anew(writer.declared)
                 self._refuse_other_inputs(writer)
                 self._roll_back_sides(name)
@@ -763,13 +763,13 @@ class Flow:
                 turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
                 watch.rows = None if turn is None else turn.counts.read
         except Exception as error:
-            if not self.detaches or not is_tables_own(error, writer.declared.transform):
+            if not self.suspends or not is_tables_own(error, writer.declared.transform):
                 raise
-            self.detached.failed(name, error)
+            self.suspended.failed(name, error)
             self.inputs[name].fresh = None
             self._tell()
             return
-        self.detached.recovered(name)
+        self.suspended.recovered(name)
         self._note(writer, turn)
 
     def refuse_outdated(self, declared: Declared) -> None:
@@ -808,7 +808,7 @@ class Flow:
         except NoAnswerError as error:  # the next driver asks again, if this one leaves
             log.warning("gaps are booked later: %s", error)
         for writer in self.writers:
-            if writer.declared.name not in self.detached:
+            if writer.declared.name not in self.suspended:
                 writer.settle(committer)
         if not after_seconds or now - self._recorded_at >= RECORD_SECONDS:
             more = self.book.record(self.tables(), committer)
@@ -829,7 +829,7 @@ class Flow:
     def _at_work(self) -> Iterator[OwnedTable]:
         """The tables that are not suspended, with those beside them."""
         for name, source in self.inputs.items():
-            if name not in self.detached:
+            if name not in self.suspended:
                 yield source.table
                 yield from self.sides.get(name, {}).values()
 
@@ -893,7 +893,7 @@ class Flow:
         }
         behind = tuple(writer.declared.name for writer in self.writers if writer.behind())
         self.status = replace(
-            self.status, offsets=self.offsets(), tables=tables, behind=behind, detached=dict(self.detached.tables),
+            self.status, offsets=self.offsets(), tables=tables, behind=behind, suspended=dict(self.suspended.tables),
             **changes,
         )  # fmt: skip
 

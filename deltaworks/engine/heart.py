@@ -129,7 +129,7 @@ class Heart:
             "behind": list(status.behind),
             "suspended": {
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
-                for name, one in status.detached.items()
+                for name, one in status.suspended.items()
             },
             "outlets": [] if self._outlets is None else self._outlets.progress(),
             "error": self.error,

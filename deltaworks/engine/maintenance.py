@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.commit import Committer
-from deltaworks.engine.detached import first_line
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
+from deltaworks.engine.suspended import first_line
 from deltaworks.errors import CommandError, CommitLostError, ForeignCommitError, LeaseLostError
 
 FILES_MIN = 8

@@ -183,7 +183,7 @@ def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew
     for held in bronze:
         link_table(held, anew.lake)
     app, epoch = catalog[cut.table].table.app, 1 + max(held.entry.epoch for held in bronze)
-    flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
+    flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, suspends=False)
     flow.fence()
     as_streamed(flow, lake)
     left_out_again(flow, cut.unfit)

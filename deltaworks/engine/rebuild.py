@@ -50,7 +50,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         link_table(held[name], anew.lake)
     epoch = 1 + max(one.entry.epoch for one in held.values())
     app = catalog[table].table.app
-    flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, detaches=False)
+    flow = Flow(app=app, epoch=epoch, catalog=catalog, settings=anew, guard=lambda: None, suspends=False)
     flow.fence()
     committer = Committer(spark=spark, arrow_bytes_max=anew.arrow_bytes_max, guard=lambda: None)
     for name in (name for name in inputs if name not in bronze):

@@ -2,12 +2,14 @@
 
 import configparser
 import os
+import re
 import shutil
 import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import psycopg
@@ -30,6 +32,9 @@ from deltaworks.words.reading import Debezium
 _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
 _SECONDS_MAX = 5
+_LOG_BYTES_MAX = 4 * 2**20
+_ERROR = re.compile(r"^([-0-9]{10} [:0-9]{8})\.[0-9]{3} ERROR (\S+) ", re.MULTILINE)
+"""A line as `kafka.py` has the brokers and Connect write them."""
 _BEGINNING_SECONDS_MAX = 60
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -276,6 +281,26 @@ def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
         yield _ok("connector", f"{name} and its task are running")
 
 
+def _connect_log(settings: Settings) -> Iterator[Finding]:
+    """Of a value that it cannot read the connector sends null or nothing and goes on: only its log says so."""
+    path = settings.logs / "connect.log"
+    if "connect" not in stack.state(settings).parts or not path.exists():
+        return
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - _LOG_BYTES_MAX))
+        found = _ERROR.findall(log.read().decode(errors="replace"))
+    since = f"{datetime.now(UTC).astimezone() - timedelta(days=1):%Y-%m-%d %H:%M:%S}"  # the log's times are local
+    errors = [(at, logger) for at, logger in found if at > since]
+    if errors:
+        at, logger = errors[-1]
+        told = f"{len(errors)} error(s) since {errors[0][0]}, the last at {at} by {logger}"  # their texts quote values
+        yield _warn(
+            "connect log", told, 'Read "deltaworks logs connect": values may be null that are not in the source'
+        )
+    else:
+        yield _ok("connect log", "no error in a day")
+
+
 _ANEW = 'Run "deltaworks source resnapshot"'
 
 
@@ -333,4 +358,4 @@ def _fail(check: str, finding: str, next_step: str) -> Finding:
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc/net/tcp writes them on little-endian machines
 LOOPBACK = frozenset({"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"})
 _MACHINE: tuple[Check, ...] = (_environments, _java, _jars, _ports, _disk, _clock, _secrets)
-_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _captured, _slot)
+_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _connect_log, _captured, _slot)

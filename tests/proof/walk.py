@@ -157,7 +157,7 @@ class Walk:
             try:
                 if owners_before:
                     self._send(log, waiting)
-                owner = Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch, detaches=True)
+                owner = Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch, suspends=True)
                 self._own(owner, log, waiting, step)
             except Crash:
                 continue
@@ -174,7 +174,7 @@ class Walk:
                     lay_back(owner, order)
                 carry_out(owner, order)
         owner.take(Log().batch())  # who went back goes on
-        if (failed := owner.flow.detached.error()) is not None:  # half a publication waits for its order, no longer
+        if (failed := owner.flow.suspended.error()) is not None:  # half a publication waits for its order, no longer
             raise failed
         owner.flow.settle()
         if step == "tend":

@@ -130,7 +130,7 @@ def test_null_where_none_is_declared_stops_the_app(spark: SparkSession, shop: Se
 @pytest.mark.parametrize("path", ["auto", "spark"])
 def test_bytes_that_are_no_text_are_not_committed(spark: SparkSession, shop: Settings, path: str) -> None:
     """A cast inside Spark lets them pass; the table is set aside, and the others go on."""
-    owner, log = Owner(spark, shop, "web", path=path, detaches=True, only=VIEWS), Log()
+    owner, log = Owner(spark, shop, "web", path=path, suspends=True, only=VIEWS), Log()
     table = writer(owner, "gold.page_views_per_minute")
     real = table.computing._function
     no_text = F.expr("cast(X'41ff' as string)")
@@ -140,7 +140,7 @@ def test_bytes_that_are_no_text_are_not_committed(spark: SparkSession, shop: Set
 
     owner.take(log.batch())
 
-    assert owner.flow.detached.tables["gold.page_views_per_minute"].error.startswith(
+    assert owner.flow.suspended.tables["gold.page_views_per_minute"].error.startswith(
         "gold.page_views_per_minute.page: the transform gave bytes that are no text"
     )
     assert table.table.version == version

@@ -128,7 +128,7 @@ def test_table_that_failed_on_the_way_is_opened_anew_though_nothing_comes(
 ) -> None:
     """The order fails with the reason; given again once the transform is mended, it is carried out."""
     table = "gold.notes_per_day"
-    owner, log = Owner(spark, days(tmp_path, "side_output"), "tiny", only=ONLY[table], detaches=True), Log()
+    owner, log = Owner(spark, days(tmp_path, "side_output"), "tiny", only=ONLY[table], suspends=True), Log()
     for part in (*records(2, 12), [record("notes", 1_000, 1, START - 12 * GAP)]):
         log.send(part)
         owner.take(log.batch())

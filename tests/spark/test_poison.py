@@ -270,7 +270,7 @@ def test_only_row_of_a_slice_is_left_out_where_rows_of_before_can_be_computed(
 ) -> None:
     """A topic on which little comes waits for nobody; where nothing can be computed any more, it is a bug."""
     fault = spoilt(DAYS, tmp_path)
-    owner = Owner(spark, fault.settings, "tiny", detaches=True, only=fault.only())
+    owner = Owner(spark, fault.settings, "tiny", suspends=True, only=fault.only())
     take(owner, fault.log, [note(1)])
     take(owner, fault.log, [note(2, words=13)])
     one = unfit(owner, DAYS)
@@ -280,7 +280,7 @@ def test_only_row_of_a_slice_is_left_out_where_rows_of_before_can_be_computed(
     take(owner, fault.log, [note(3)])
 
     assert [(each.of, each.error) for each in one] == [("silver.notes", "DIVIDE_BY_ZERO")]
-    assert list(owner.flow.detached.tables) == [DAYS]
+    assert list(owner.flow.suspended.tables) == [DAYS]
     assert unfit(owner, DAYS) == one
 
 
@@ -302,21 +302,21 @@ def test_row_of_before_that_bears_witness_is_there_once(spark: SparkSession, tmp
 def test_too_many_rows_set_the_table_aside(spark: SparkSession, tmp_path: Path, table: str) -> None:
     """That is a bug; nothing is left out, and once it is mended all is there."""
     fault = spoilt(table, tmp_path)
-    owner = Owner(spark, fault.settings, "tiny", detaches=True, only=fault.only())
+    owner = Owner(spark, fault.settings, "tiny", suspends=True, only=fault.only())
     some, many = records(range(90, 95)), records(range(60), bad=range(0, 60, 2))
     if fault.table == CITIES:  # its keys are what is left out, and there are ten of them
         many = [member(n, name="4 Ever") for n in range(60)]
         some = []
     take(owner, fault.log, some)
     take(owner, fault.log, many)
-    aside, out = list(owner.flow.detached.tables), unfit(owner, fault.table)
+    aside, out = list(owner.flow.suspended.tables), unfit(owner, fault.table)
     fault.mend()
     owner.now += 1_000
     owner.turn()
 
     assert aside == [fault.table]
     assert out == ()
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     assert owner.rows(fault.table) == calm(spark, tmp_path, fault, [[*some, *many]])
     sound(owner)
 
@@ -384,7 +384,7 @@ def test_order_that_fails_with_rows_tells_no_value_of_them(
     with pytest.raises(CommandError, match="cannot be computed with what it left out: CAST_INVALID_INPUT"):
         carry_out(owner, command("replay_refused_rows", DAYS))
 
-    assert owner.flow.detached.tables[DAYS].error == "CAST_INVALID_INPUT"
+    assert owner.flow.suspended.tables[DAYS].error == "CAST_INVALID_INPUT"
     assert "is suspended" in caplog.text
     assert "ann@home" not in caplog.text
 

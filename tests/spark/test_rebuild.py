@@ -172,7 +172,7 @@ def test_a_view_waits_for_the_order_that_takes_it_back_too(spark: SparkSession, 
     project = Shop(tmp_path / "project")
     records = random_changes(chance, 60)
     calm, owner = (
-        Owner(spark, project.settings(tmp_path / name), "shop", only=only, detaches=True) for name in ("calm", "back")
+        Owner(spark, project.settings(tmp_path / name), "shop", only=only, suspends=True) for name in ("calm", "back")
     )
     log, versions = Log(), []
     for at in (0, 20, 40):
@@ -196,14 +196,14 @@ def test_a_view_waits_for_the_order_that_takes_it_back_too(spark: SparkSession, 
         carry_out(owner, order)
     owner.start()
     owner.turn()
-    aside = {name: str(one.error) for name, one in owner.flow.detached.tables.items()}
+    aside = {name: str(one.error) for name, one in owner.flow.suspended.tables.items()}
     carry_out(owner, order)
     owner.turn()
     owner.flow.settle()
 
     assert [*aside] == ["gold.daily_orders"]
     assert "gave way to other rows" in aside["gold.daily_orders"]
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     for table in only:
         assert owner.rows(table) == calm.rows(table)
     assert owner.verdicts() == {"ok"}
@@ -259,7 +259,7 @@ def test_a_new_table_takes_the_rows_that_are_there(spark: SparkSession, tmp_path
 
 
 def test_a_table_whose_columns_were_changed_is_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
-    """Until then it is set aside, and those above it; the others go on."""
+    """Until then it is suspended, and those above it; the others go on."""
     chance = seeded()
     only = ("silver.orders", "gold.daily_orders", "silver.customers")
     project = Shop(tmp_path / "project")
@@ -271,10 +271,10 @@ def test_a_table_whose_columns_were_changed_is_rebuilt(spark: SparkSession, tmp_
     text = declared.read_text().replace('"decimal(12,2)"', '"decimal(14,4)"')
     declared.write_text(re.sub(r".*updated_at.*\n", "", text))
 
-    owner = Owner(spark, owner.settings, "shop", only=only, epoch=owner.epoch, detaches=True)
+    owner = Owner(spark, owner.settings, "shop", only=only, epoch=owner.epoch, suspends=True)
     log.send(records[30:])
     owner.flow.micro_batch(spark.createDataFrame(log.batch()))
-    aside = dict(owner.flow.detached.tables)
+    aside = dict(owner.flow.suspended.tables)
     folder = owner.settings.data / "staged" / "one"
     staged(owner, "silver.orders")
     done = carry_out(owner, command("publish", "silver.orders", folder=folder.name))
@@ -286,7 +286,7 @@ def test_a_table_whose_columns_were_changed_is_rebuilt(spark: SparkSession, tmp_
     assert sorted(aside) == ["gold.daily_orders", "silver.orders"]
     assert "amount: declared decimal128(14, 4), the table has decimal128(12, 2)" in aside["silver.orders"].error
     assert done == {"tables": 2}
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     for table in only:
         assert owner.rows(table) == calm.rows(table)
     assert "updated_at" not in owner.rows("silver.orders")[0]
@@ -319,9 +319,9 @@ def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Pa
 def test_what_is_computed_from_a_table_that_went_back_is_rebuilt(
     spark: SparkSession, tmp_path: Path, lost: str
 ) -> None:
-    """It is set aside, as its input passes what it has taken with other commits; then it is as if nothing had been."""
+    """It is suspended, as its input passes what it has taken with other commits; then it is as if nothing had been."""
     settings = Settings.load(Project(tmp_path / "project").folder, environment={}, data=tmp_path / "data")
-    owner, log, silver = Owner(spark, settings, "tiny", detaches=True), Log(), settings.lake / "silver"
+    owner, log, silver = Owner(spark, settings, "tiny", suspends=True), Log(), settings.lake / "silver"
     for number in range(3):
         fed(owner, log, [[note(number), member(number)]])
         if number == 0:
@@ -335,7 +335,7 @@ def test_what_is_computed_from_a_table_that_went_back_is_rebuilt(
     owner.start()
     owner.turn()
     fed(owner, log, [[note(number), member(number)] for number in range(3, 9)])
-    aside = {name: one.error for name, one in owner.flow.detached.tables.items()}
+    aside = {name: one.error for name, one in owner.flow.suspended.tables.items()}
     stayed = {table: owner.rows(table) for table in tables}
     for table in tables:
         folder = settings.data / "staged" / table
@@ -349,7 +349,7 @@ def test_what_is_computed_from_a_table_that_went_back_is_rebuilt(
     assert sorted(aside) == sorted(tables)
     assert all("has taken silver." in error and "deltaworks rebuild" in error for error in aside.values())
     assert stayed == before
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     assert [row["members"] for row in owner.rows(tables[0])] == [10]
     assert [row["notes"] for row in owner.rows(tables[1])] == [10]
     assert owner.verdicts() == {"ok"}

@@ -304,7 +304,7 @@ def test_table_that_is_set_aside_is_left_alone(tmp_path: Path) -> None:
         log.send([view(number), broken(b"{")])
         owner.take(log.batch())
         owner.flow.settle()
-    owner.flow.detached.failed(name, ValueError("as if"))
+    owner.flow.suspended.failed(name, ValueError("as if"))
     owner.flow.small_files = owner.flow.files_of_book = SmallFiles(files_max=2)
     before = [len(table.files()) for table in tables]
     for _ in range(12):

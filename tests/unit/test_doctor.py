@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -81,6 +82,32 @@ def test_part_that_has_just_begun_is_no_fault(
     StackState(generation=1, pid=os.getpid(), started=own, parts={"topics": part}).write(settings.run)
 
     assert [one.verdict for one in doctor._parts(settings)] == [verdict]
+
+
+def test_errors_of_the_connector_are_told_and_their_texts_are_not(tmp_path: Path) -> None:
+    """It goes on after a value that it cannot read; what is a day old is past."""
+    settings = Settings.load(environment={}, data=tmp_path)
+    connect = PartState(name="connect", of="connect", step=False, state="ready", since=0)
+    settings.run.mkdir()
+    settings.logs.mkdir()
+    own = processes.started(os.getpid())
+    StackState(generation=1, pid=os.getpid(), started=own, parts={"connect": connect}).write(settings.run)
+    lines = [
+        (timedelta(days=2), "ERROR Old it was"), (timedelta(hours=3), "ERROR Converter cannot read 'ann@home.example'"),
+        (timedelta(hours=2), "INFO Task ERROR is a word"), (timedelta(hours=1), "ERROR Schema no type"),
+    ]  # fmt: skip
+    now, log = datetime.now(UTC).astimezone(), settings.logs / "connect.log"  # Java writes local times
+
+    def found(count: int) -> list[tuple[str, str]]:
+        log.write_text("".join(f"{now - ago:%Y-%m-%d %H:%M:%S}.123 {text}\n\tat java\n" for ago, text in lines[:count]))
+        return [(one.verdict, one.finding) for one in doctor._connect_log(settings)]
+
+    assert found(1) == [("ok", "no error in a day")]
+    [(verdict, told)] = found(4)
+    assert verdict == "warn"
+    assert told.startswith("2 error(s) since ")
+    assert told.endswith(" by Schema")
+    assert "ann" not in told
 
 
 @pytest.mark.parametrize(("then", "verdict"), [("RUNNING", "ok"), ("FAILED", "fail")])

@@ -202,7 +202,7 @@ def test_order_that_fails_ends_the_driver_for_what_it_did_itself(
         table = owner.flow.inputs["silver.customers"].table
         if before:
             table.version -= 1
-            owner.flow.detached.failed(table.name, OSError("the disk is full"))
+            owner.flow.suspended.failed(table.name, OSError("the disk is full"))
         command, orders = sent(store, owner), Orders(store, owner.flow)
         if before:
             orders.begin(command)

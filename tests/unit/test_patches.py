@@ -179,7 +179,7 @@ def test_patch_is_replaced_and_withdrawn_while_its_row_is_refused(tmp_path: Path
 def test_refusal_that_a_crash_could_undo_is_not_patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row lies in quarantine, its table has not confirmed it; once it has, the row can be patched."""
     owner, log = bad_order(tmp_path)
-    owner.detaches = True
+    owner.suspends = True
     owner.start()
     writer = next(one for one in owner.flow.writers if one.declared.name == ORDERS)
 

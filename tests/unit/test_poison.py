@@ -6,9 +6,9 @@ from traceback import format_exception
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.detached import is_tables_own
 from deltaworks.engine.parsing import json as parsing
 from deltaworks.engine.parsing.bronze import Chunk
+from deltaworks.engine.suspended import is_tables_own
 from deltaworks.errors import DeltaworksError, LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop

@@ -229,7 +229,7 @@ def test_table_that_is_set_aside_on_the_way_goes_on_with_what_was_begun(
 ) -> None:
     """The order fails with the reason; what it had begun is done when the table is tried again, and counted once."""
     _, owner = bad_orders(tmp_path)
-    owner.detaches = True
+    owner.suspends = True
     owner.start()
     writer = next(one for one in owner.flow.writers if one.declared.name == "silver.orders")
     assert isinstance(writer, LatestWriter)

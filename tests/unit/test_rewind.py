@@ -350,13 +350,13 @@ def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: P
     suite.write_text("expectations: nonsense")
     with pytest.raises(DeltaworksError):
         carry_out(owner, command("publish", name, folder="one"))
-    assert name in owner.flow.detached
+    assert name in owner.flow.suspended
     suite.write_text(text)
     owner.now += 60
     assert carry_out(owner, command("publish", name, folder="one")) == {"tables": 1}
     owner.flow.take_slice(name, None)
 
-    assert name not in owner.flow.detached
+    assert name not in owner.flow.suspended
     assert len(owner.rows(name)) == 3
     with Picture(owner.catalog, owner.settings.lake) as picture:
         assert check(picture, at_rest=True) == []

@@ -45,12 +45,12 @@ def member(number: int) -> Record:
 
 
 class Stream(ArrowOwner):
-    """An owner whose tables are set aside where they cannot go on, with a broker that has all that was ever sent."""
+    """An owner whose tables are suspended where they cannot go on, with a broker that has all that was ever sent."""
 
     def __init__(self, settings: Settings) -> None:
         """Open the first flow."""
         super().__init__(settings, "tiny")
-        self.detaches, self.log, self.sent = True, Log(), 0
+        self.suspends, self.log, self.sent = True, Log(), 0
         self.start()
 
     def batch(self, *more: Record) -> None:
@@ -68,13 +68,13 @@ class Stream(ArrowOwner):
     def _on(self, rows: Any) -> None:
         for raw in self.flow.bronze:
             raw.take_arrow(rows, self.flow._committer(None))  # as in a micro-batch, without Spark
-        self.now += 1_000  # what is set aside is tried again
+        self.now += 1_000  # what is suspended is tried again
         for writer in self.flow.writers:
             self.flow.take_slice(writer.declared.name, None)
 
     def aside(self) -> dict[str, str]:
-        """Why tables are set aside."""
-        return {name: one.error for name, one in self.flow.detached.tables.items()}
+        """Why tables are suspended."""
+        return {name: one.error for name, one in self.flow.suspended.tables.items()}
 
     def notes(self) -> list[str]:
         """Which notes are in silver."""
@@ -122,7 +122,7 @@ def rebuilt(owner: Stream, table: str) -> None:
 @pytest.mark.parametrize("starts", [1, 4])
 @pytest.mark.parametrize("more", [0, 1, 3], ids=["behind", "as far", "further"])
 def test_bronze_that_was_put_back_is_taken_no_further(tmp_path: Path, more: int, starts: int, *, old: bool) -> None:
-    """What it reads again has the numbers of what silver has taken, and other rows: set aside until silver is rebuilt.
+    """What it reads again has the numbers of what silver has taken, and other rows: suspended until silver is rebuilt.
 
     However many owners have come since, and however far bronze has come under them.
     """
@@ -167,7 +167,7 @@ def test_bronze_that_was_put_back_is_taken_no_further(tmp_path: Path, more: int,
 
 
 def test_bronze_that_was_made_anew_is_another_table(tmp_path: Path) -> None:
-    """One table of silver was left where it was: it is set aside alone, and is made from the new bronze if told to."""
+    """One table of silver was left where it was: it is suspended alone, and is made from the new bronze if told to."""
     owner = Stream(tiny(tmp_path))
     for _ in range(3):
         owner.batch()
@@ -274,7 +274,7 @@ def test_table_whose_input_went_back_is_set_aside(tmp_path: Path, lost: str, sta
         owner.start()
         owner.silver()
 
-    aside = owner.flow.detached.tables
+    aside = owner.flow.suspended.tables
     assert list(aside) == [DAYS]
     assert f"{DAYS}: has taken {NOTES} up to version {taken}" in aside[DAYS].error
     assert owner.flow.inputs[DAYS].table.entry.position.versions == {NOTES: taken}
@@ -286,7 +286,7 @@ def test_table_whose_input_went_back_is_set_aside(tmp_path: Path, lost: str, sta
         for _ in publish(owner.flow, folder, command=7):
             pass
         owner.start()
-        assert not owner.flow.detached.tables
+        assert not owner.flow.suspended.tables
 
 
 def test_inputs_of_before_are_known_from_the_next_commit_on(tmp_path: Path) -> None:

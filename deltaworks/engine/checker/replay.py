@@ -50,7 +50,7 @@ def replay(picture: Picture, spark: SparkSession, anew: Settings) -> list[Findin
 def _run(app: str, picture: Picture, spark: SparkSession, anew: Settings) -> None:
     """The app's tables above bronze, until nothing is left to take."""
     epoch = 1 + max(held.entry.epoch for held in picture.tables.values())
-    flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None, detaches=False)
+    flow = Flow(app=app, epoch=epoch, catalog=picture.catalog, settings=anew, guard=lambda: None, suspends=False)
     flow.fence()
     as_streamed(flow, picture.lake)
     left_out_again(flow, {held.name: held.entry.position.unfit for _, held in picture})

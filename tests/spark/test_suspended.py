@@ -1,4 +1,4 @@
-"""A table that fails is set aside and catches up once it is mended; one with a backlog holds up nobody."""
+"""A table that fails is suspended and catches up once it is mended; one with a backlog holds up nobody."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from deltaworks.engine.detached import LAST_SECONDS
 from deltaworks.engine.parsing.bronze import Chunk
 from deltaworks.engine.parsing.json import JsonParser
+from deltaworks.engine.suspended import LAST_SECONDS
 from deltaworks.errors import CommitLostError
 from deltaworks.settings import Settings
 from tests.flows import START, Log, Owner, Record
@@ -64,15 +64,15 @@ def test_failing_transform_sets_its_table_aside_until_it_is_mended(
 ) -> None:
     """The others go on; after the mend the table catches up by itself, and every note is counted once."""
     project.edit(NOTES_PER_DAY, MENDED, FAILS)
-    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
+    owner, log = Owner(spark, settings, "tiny", suspends=True), Log()
     take(owner, log, [note(1), member(1)])
     take(owner, log, [note(2, words=13), member(2)])
     take(owner, log, [note(3), member(3)])
-    aside = dict(owner.flow.detached.tables)
+    aside = dict(owner.flow.suspended.tables)
     meanwhile = taken(owner)
     owner.now += LAST_SECONDS
     owner.turn()
-    still = owner.flow.detached.tables["gold.notes_per_day"]
+    still = owner.flow.suspended.tables["gold.notes_per_day"]
 
     project.edit(NOTES_PER_DAY, FAILS, MENDED)
     owner.now += LAST_SECONDS
@@ -83,7 +83,7 @@ def test_failing_transform_sets_its_table_aside_until_it_is_mended(
     assert still.failures == 2
     assert meanwhile["silver.notes"] == 3
     assert meanwhile["silver.members"] == 3
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     assert [(day["notes"], day["words"]) for day in owner.rows("gold.notes_per_day")] == [(3, 23)]
     assert owner.verdicts() == {"ok"}
 
@@ -100,9 +100,9 @@ def test_parser_that_crashes_for_all_sets_its_table_aside(
         return sound(self, chunk)
 
     monkeypatch.setattr(JsonParser, "batch", batch)
-    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
+    owner, log = Owner(spark, settings, "tiny", suspends=True), Log()
     take(owner, log, [*(note(number) for number in range(40)), member(1)])
-    aside, meanwhile = dict(owner.flow.detached.tables), taken(owner)
+    aside, meanwhile = dict(owner.flow.suspended.tables), taken(owner)
     monkeypatch.undo()
     owner.now += LAST_SECONDS
     owner.turn()
@@ -110,7 +110,7 @@ def test_parser_that_crashes_for_all_sets_its_table_aside(
     assert list(aside) == ["silver.notes"]
     assert "crashes the parser: ZeroDivisionError" in aside["silver.notes"].error
     assert (meanwhile["silver.notes"], meanwhile["silver.members"]) == (0, 1)
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     assert taken(owner)["silver.notes"] == 40
     assert owner.verdicts() == {"ok"}
 
@@ -119,19 +119,19 @@ def test_table_whose_group_was_half_committed_catches_up_without_doubles(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
     """Its quarantine was committed, its merge failed for a file that was away: once that is back all is there once."""
-    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
+    owner, log = Owner(spark, settings, "tiny", suspends=True), Log()
     take(owner, log, [member(1), note(1)])
     (lost,) = (settings.lake / "silver" / "members").glob("*.parquet")
     shutil.move(lost, tmp_path / "away")
     take(owner, log, [member(1, city="Cork"), Record(topic="members", value=b"{"), note(2)])
-    aside = set(owner.flow.detached.tables)
+    aside = set(owner.flow.suspended.tables)
     shutil.move(tmp_path / "away", lost)
 
     owner.now += LAST_SECONDS
     owner.turn()
 
     assert "silver.members" in aside
-    assert not owner.flow.detached.tables
+    assert not owner.flow.suspended.tables
     assert [(row["member_id"], row["city"]) for row in owner.rows("silver.members")] == [(1, "Cork")]
     assert len(owner.rows("silver.members__quarantine")) == 1
     assert [row["city"] for row in owner.rows("gold.members_per_city")] == ["Cork"]
@@ -141,7 +141,7 @@ def test_table_whose_group_was_half_committed_catches_up_without_doubles(
 
 def test_foreign_commit_is_no_fault_of_the_table(spark: SparkSession, settings: Settings) -> None:
     """Somebody else writes: the whole app stops, as a second owner would go on to write."""
-    owner, log = Owner(spark, settings, "tiny", detaches=True), Log()
+    owner, log = Owner(spark, settings, "tiny", suspends=True), Log()
     take(owner, log, [member(1)])
     path = str(settings.lake / "silver" / "members")
     spark.sql(f"delete from delta.`{path}`")
@@ -155,7 +155,7 @@ def test_new_table_over_old_bronze_takes_slices_after_those_that_are_current(
 ) -> None:
     """After a micro-batch the current tables are current and the new one some slices further; in the end it has all."""
     small = settings.changed(arrow_bytes_max=60_000)  # a slice is an eighth of it in files: one ingest batch
-    owner, log = Owner(spark, small, "tiny", detaches=True), Log()
+    owner, log = Owner(spark, small, "tiny", suspends=True), Log()
     for number in range(4):
         take(owner, log, [note(number), member(number)])
     source = (project.folder / "tables/silver/members/table.py").read_text()
@@ -165,7 +165,7 @@ def test_new_table_over_old_bronze_takes_slices_after_those_that_are_current(
     shutil.copytree(
         project.folder / "tables/silver/members/cases", project.folder / "tables/silver/members_again/cases"
     )
-    owner = Owner(spark, small, "tiny", epoch=1, detaches=True)
+    owner = Owner(spark, small, "tiny", epoch=1, suspends=True)
     order: list[str] = []
     owner.flow.on_commit = lambda writer: order.append(writer.declared.name)
     log.send([note(9), member(9)])

@@ -21,21 +21,21 @@ from deltaworks.errors import (
     CommitLostError,
     DeclarationError,
     DeltaworksError,
-    DetachedError,
     ForeignCommitError,
     LakeError,
+    SuspendedError,
 )
 
 FIRST_SECONDS, LAST_SECONDS = 5.0, 300.0
 """Between two tries: doubled from the one to the other."""
 ERROR_LENGTH_MAX = 500
-log = logging.getLogger("deltaworks.detached")
+log = logging.getLogger("deltaworks.suspended")
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detached:
-    """A table that is suspended; `retry_at` by the clock of `Detachments`."""
+class Suspended:
+    """A table that is suspended; `retry_at` by the clock of `Suspensions`."""
 
     error: str
     since: datetime
@@ -43,13 +43,13 @@ class Detached:
     retry_at: float
 
 
-class Detachments:
+class Suspensions:
     """Which tables of a flow are suspended, and when each is tried again."""
 
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
         """None is; `clock` gives seconds."""
         self.clock = clock
-        self.tables: dict[str, Detached] = {}
+        self.tables: dict[str, Suspended] = {}
 
     def __contains__(self, table: str) -> bool:
         """Whether the table is suspended."""
@@ -67,7 +67,7 @@ class Detachments:
         seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
         since = datetime.now(UTC) if before is None else before.since
         text = first_line(error)
-        self.tables[table] = Detached(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
+        self.tables[table] = Suspended(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
         trace = before is None and not is_of_rows(error)
         log.error("%s is suspended, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
 
@@ -77,13 +77,13 @@ class Detachments:
         if found is not None:
             log.info("%s goes on after %d failure(s)", table, found.failures)
 
-    def error(self) -> DetachedError | None:
+    def error(self) -> SuspendedError | None:
         """What is to be told when the driver ends while tables are suspended."""
         if not self.tables:
             return None
         table, found = next(iter(self.tables.items()))
         others = f" (and {len(self.tables) - 1} more)" if len(self.tables) > 1 else ""
-        return DetachedError(table, f"is suspended{others}: {found.error}", "Mend it; it catches up from its inputs")
+        return SuspendedError(table, f"is suspended{others}: {found.error}", "Mend it; it catches up from its inputs")
 
 
 def is_tables_own(error: Exception, transform: Path | None) -> bool:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.detached import (
+from deltaworks.engine.suspended import (
     FIRST_SECONDS,
     LAST_SECONDS,
-    Detachments,
+    Suspensions,
     first_line,
     is_tables_own,
     raised_in,
@@ -30,11 +30,11 @@ class Clock:
 def test_pauses_between_tries_double_up_to_a_bound() -> None:
     """A fault that lasts costs little, one that passes is noticed soon."""
     clock = Clock()
-    detached = Detachments(clock=clock)
+    suspended = Suspensions(clock=clock)
     pauses = []
     for _ in range(9):
-        detached.failed("silver.notes", ValueError("no"))
-        pauses.append(detached.tables["silver.notes"].retry_at - clock.now)
+        suspended.failed("silver.notes", ValueError("no"))
+        pauses.append(suspended.tables["silver.notes"].retry_at - clock.now)
 
     assert pauses[:3] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
     assert pauses[-1] == LAST_SECONDS
@@ -47,15 +47,15 @@ def raising(error: Exception) -> None:
 
 def test_error_of_a_row_is_told_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
     """Its text quotes values, and so may a trace: neither comes into a log, a heartbeat or the control store."""
-    detached = Detachments(clock=Clock())
+    suspended = Suspensions(clock=Clock())
 
     for table, error in (("gold.days", Divided()), ("gold.days", Divided()), ("gold.months", ValueError("a bug"))):
         try:
             raising(error)
         except Exception as raised:  # noqa: BLE001  # as the flow does
-            detached.failed(table, raised)
+            suspended.failed(table, raised)
 
-    assert detached.tables["gold.days"].error == first_line(Divided()) == "DIVIDE_BY_ZERO"
+    assert suspended.tables["gold.days"].error == first_line(Divided()) == "DIVIDE_BY_ZERO"
     assert caplog.text.count("DIVIDE_BY_ZERO") == 2
     assert "secret" not in caplog.text
     assert "ValueError: a bug" in caplog.text
@@ -64,19 +64,19 @@ def test_error_of_a_row_is_told_by_its_name(caplog: pytest.LogCaptureFixture) ->
 def test_table_waits_until_its_time_and_is_forgotten_once_it_goes_on() -> None:
     """The next failure of a table that went on is a first one again."""
     clock = Clock()
-    detached = Detachments(clock=clock)
-    detached.failed("silver.notes", LakeError("silver.notes.words", "is null", "Mend it"))
-    waiting = detached.waits("silver.notes")
+    suspended = Suspensions(clock=clock)
+    suspended.failed("silver.notes", LakeError("silver.notes.words", "is null", "Mend it"))
+    waiting = suspended.waits("silver.notes")
     clock.now = FIRST_SECONDS
-    due = not detached.waits("silver.notes")
-    told = str(detached.error())
-    detached.recovered("silver.notes")
+    due = not suspended.waits("silver.notes")
+    told = str(suspended.error())
+    suspended.recovered("silver.notes")
 
     assert waiting
     assert due
     assert "silver.notes: is suspended: silver.notes.words: is null. Mend it." in told
-    assert "silver.notes" not in detached
-    assert detached.error() is None
+    assert "silver.notes" not in suspended
+    assert suspended.error() is None
 
 
 @pytest.mark.parametrize(
