@@ -261,6 +261,8 @@ def _of_here(flow: Flow, position: Position, versions: Mapping[str, int]) -> Pos
     """A place that says of inputs whose versions are of this lake which tables of it they are."""
     here = {of: flow.inputs[of].table for of, at in position.versions.items() if at and of in versions}
     epochs = {of: epoch_of(table, position.versions[of], batch=False) for of, table in here.items()}
+    others = {of: made for of, made in position.inputs.items() if of not in versions}
+    position = replace(position, inputs=others, epochs={of: at for of, at in position.epochs.items() if of in others})
     return placed(position, {of: table.made for of, table in here.items()}, epochs)
 
 

@@ -21,6 +21,7 @@ from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import BY_ARROW, Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import random_changes, random_views, view
+from tests.states import MEMBERS, highest_by_definition, in_parts, ordered, revisions
 from tests.tiny_project import Project
 from tests.unit.test_same_input import member, note
 
@@ -297,6 +298,42 @@ def test_a_table_whose_columns_were_changed_is_rebuilt(spark: SparkSession, tmp_
             "silver.stock",
             "silver.order_lines",
         }
+
+
+def test_states_that_are_to_be_placed_otherwise_are_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
+    """`by=` came later: until then the table is suspended and says so; then it is as if it had always been there."""
+    chance = seeded()
+    batches = in_parts(chance, revisions(chance, 40), cuts=3)
+    settings, only = ordered(tmp_path), (MEMBERS, "gold.members_per_city")
+    declared = settings.project / "tables/silver/members/table.py"
+    text = declared.read_text()
+    calm, log = Owner(spark, settings.changed(data=tmp_path / "calm"), "tiny", only=only), Log()
+    fed(calm, log, batches)
+    declared.write_text(text.replace(', by="revision"', ""))
+    owner, log = Owner(spark, settings, "tiny", only=only), Log()
+    fed(owner, log, batches[:2])
+    declared.write_text(text)
+
+    owner = Owner(spark, settings, "tiny", only=only, epoch=owner.epoch, suspends=True)
+    for batch in batches[2:]:
+        log.send(batch)
+        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
+    aside = dict(owner.flow.suspended.tables)
+    staged(owner, MEMBERS)
+    carry_out(owner, command("publish", MEMBERS, folder="one"))
+    owner.turn()
+
+    assert list(aside) == [MEMBERS]
+    assert "its rows are placed by its arrival, declared is by revision" in aside[MEMBERS].error
+    assert not owner.flow.suspended.tables
+    for table in only:
+        assert owner.rows(table) == calm.rows(table)
+    assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == highest_by_definition(batches)
+    assert owner.verdicts() == {"ok"}
+    anew = settings.changed(data=tmp_path / "anew")
+    anew.data.mkdir()
+    proof = prove(MEMBERS, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=anew, keys_min=1)
+    assert proof.verdict == "proved"
 
 
 def test_what_other_code_made_is_not_published(spark: SparkSession, tmp_path: Path) -> None:

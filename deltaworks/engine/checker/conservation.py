@@ -1,7 +1,7 @@
 """I1: what was read is what went somewhere, in every commit and in the sum, and what was added is there."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
@@ -90,7 +90,7 @@ def _steps(before: Entry, after: Entry) -> Iterator[str]:
 
 
 def _numbers(position: Position) -> dict[tuple[str, ...], int]:
-    """Each number of a position under its path."""
+    """Each number of a position under its path that says how far it came: not whose commits those were."""
     found: dict[tuple[str, ...], int] = {}
 
     def walk(place: tuple[str, ...], value: object) -> None:
@@ -100,7 +100,7 @@ def _numbers(position: Position) -> dict[tuple[str, ...], int]:
         elif isinstance(value, int) and not isinstance(value, bool):
             found[place] = value
 
-    walk((), asdict(position))
+    walk((), asdict(replace(position, epochs={}, strays_most=None)))
     return found
 
 
