@@ -36,7 +36,7 @@ _PARTITIONS = """
     select inhrelid::regclass::text from pg_inherits where inhparent = %s limit 1"""
 
 _FORBIDDEN = """
-    select from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
+    select rolname from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
 
 
 @dataclass(frozen=True, kw_only=True)

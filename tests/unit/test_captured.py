@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from deltaworks.local.captured import Gap, gaps
-from deltaworks.words import Column, History, Latest, Table, debezium, history, keep, latest
+from deltaworks.local.captured import gaps
+from deltaworks.words import Column, Table, debezium, history, keep, latest
+from deltaworks.words.keeping import History, Latest
 from tests.scratch_postgres import ScratchPostgres
 
 CONFIG = {"publication.name": "pub", "time.precision.mode": "adaptive_time_microseconds",
@@ -42,10 +43,8 @@ def source(postgres: ScratchPostgres) -> Iterator["psycopg.Connection[Any]"]:
 
 def reading(table: str, *columns: Column, kept_as: Latest | History | None = None) -> Table:
     """A table over changes of this one, by its id unless said otherwise."""
-    return Table(
-        app="shop", reads=debezium("bronze.changes", table=table), kept_as=kept_as or latest("id"), owner="tests",
-        columns=columns,
-    )  # fmt: skip
+    reads, kept = debezium("bronze.changes", table=table), kept_as or latest(keys=("id",))
+    return Table(app="shop", reads=reads, kept_as=kept, owner="tests", columns=columns)
 
 
 def column(name: str, kind: str = "string", **given: Any) -> Column:
@@ -59,7 +58,7 @@ ID = column("id", "int", null=False)
 def told(source: "psycopg.Connection[Any]", table: Table, **config: str) -> list[tuple[str, str]]:
     """What is found of a table: places and findings."""
     found = list(gaps(source, {name: value for name, value in (CONFIG | config).items() if value}, {"silver.t": table}))
-    assert all(isinstance(one, Gap) and one.next_step for one in found)
+    assert all(one.next_step for one in found)
     return [(one.place, one.finding) for one in found]
 
 
@@ -102,7 +101,7 @@ def test_units_follow_the_connectors_mode(source: "psycopg.Connection[Any]") -> 
 def test_a_column_for_undeclared_fields_is_no_column_of_the_source(source: "psycopg.Connection[Any]") -> None:
     """It has what the table does not declare."""
     reads = debezium("bronze.changes", table="public.goods", unknown_fields=keep("rest"))
-    table = Table(app="shop", reads=reads, kept_as=latest("id"), owner="tests", columns=(ID, column("rest")))
+    table = Table(app="shop", reads=reads, kept_as=latest(keys=("id",)), owner="tests", columns=(ID, column("rest")))
 
     assert told(source, table) == []
 
@@ -155,28 +154,32 @@ def test_partitions_published_as_their_table_are_captured(source: "psycopg.Conne
     """As the finding says."""
     source.execute("alter publication pub set (publish_via_partition_root = true)")
 
-    assert told(source, reading("public.parts", ID, column("day", "date"), kept_as=latest("id", "day"))) == []
+    assert told(source, reading("public.parts", ID, column("day", "date"), kept_as=latest(keys=("id", "day")))) == []
 
 
 @pytest.mark.parametrize(
     ("table", "kept_as", "finding"),
     [
-        ("public.pairs", latest("a", "b"), None),
-        ("public.pairs", history("b", "a"), None),
+        ("public.pairs", latest(keys=("a", "b")), None),
+        ("public.pairs", history(keys=("b", "a")), None),
         (
             "public.pairs",
-            latest("c"),
+            latest(keys=("c",)),
             "is kept by c, but the primary key of public.pairs is a, b: where the one changes",
         ),
         (
             "public.pairs",
-            history("a"),
+            history(keys=("a",)),
             "is kept by a, but the primary key of public.pairs is a, b: where the one changes",
         ),
-        ("public.loose", latest("id"), "public.loose has no primary key: nothing says of which row a deletion is"),
+        (
+            "public.loose",
+            latest(keys=("id",)),
+            "public.loose has no primary key: nothing says of which row a deletion is",
+        ),
         (
             "public.mute",
-            latest("id"),
+            latest(keys=("id",)),
             "public.mute has replica identity nothing: Postgres refuses updates and deletions",
         ),
     ],
