@@ -770,6 +770,8 @@ class Flow:
             self._tell()
             return
         self.suspended.recovered(name)
+        if name in self.status.suspended:
+            self._tell()
         self._note(writer, turn)
 
     def refuse_outdated(self, declared: Declared) -> None:

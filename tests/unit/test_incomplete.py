@@ -1,9 +1,11 @@
-"""A table that its app cannot bring further: whatever an operator asks says so."""
+"""A lake that is not complete, for whatever reason: all that an operator asks says so, and they agree."""
 
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 from deltaworks import processes
 from deltaworks.cli import apps, ledger
-from deltaworks.control import Lease, Store
+from deltaworks.control import Desired, DriverState, Lease, Store
 from deltaworks.engine.ledger import Ledger
 from deltaworks.local import doctor
 from deltaworks.local.part import PartState, StackState
@@ -94,6 +96,43 @@ def test_a_suspended_table_is_told_by_every_command(settings: Settings, driver: 
     assert f"Mend {GOLD}" in suspended["doctor"][1]
     assert {question: well for question, (well, _) in mended.items()} == dict.fromkeys(mended, True)
     assert not any("suspended" in said for _, said in mended.values())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "beat", "progress", "lives", "state"),
+    [
+        ("running", "running", {"lag": {"page_views": {"0": 5}}, "last_commit_at": "now"}, True, "healthy"),
+        ("running", "running", {"lag": {"page_views": {"0": 70_000}}, "last_commit_at": "now"}, True, "behind"),
+        ("running", "running", {"suspended": SUSPENDED}, True, "suspended"),
+        ("running", "failed", {"error": "a poison"}, False, "failed"),
+        ("running", "running", {}, False, "dead"),
+        ("stopped", "stopped", {}, False, "stopped"),
+    ],
+)
+@pytest.mark.usefixtures("owner")
+def test_commands_agree_about_an_app_and_what_its_tables_lack(
+    settings: Settings, driver: int, wanted: Desired, beat: DriverState, progress: dict[str, Any], *, lives: bool,
+    state: str,
+) -> None:  # fmt: skip
+    """The ledger says how far gold is behind in any case, `app status` and the doctor why, with one verdict."""
+    now = datetime.now(UTC).isoformat()
+    said = {name: now if value == "now" else value for name, value in progress.items()}
+    with Store(settings.control_dsn()) as store:
+        store.desire("web", wanted, by="tests")
+        started = str(processes.started(driver)) if lives else "long ago"
+        lease = store.acquire("web", owner="tests", seconds=60, pid=driver, process_started=started)
+        assert isinstance(lease, Lease)
+        store.beat(lease, state=beat, progress=said)
+        found = asked(settings)
+        store.release(lease)
+
+    well = state in ("healthy", "behind", "stopped")
+    assert {question: answer for question, (answer, _) in found.items()} == {
+        "ledger": state != "suspended", "app": well, "doctor": well
+    }  # fmt: skip
+    assert "behind 1 version of silver.page_views" in found["ledger"][1]
+    assert state in found["app"][1]
+    assert f"web is {state}: " in found["doctor"][1]
 
 
 def test_gold_is_behind_while_its_inputs_have_rows_that_it_has_not_taken(owner: ArrowOwner) -> None:
