@@ -7,6 +7,7 @@ import pyarrow as pa
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.settings import Settings
+from deltaworks.words.keeping import Raw
 from tests.flows import Log, Owner
 
 
@@ -32,6 +33,12 @@ class ArrowOwner(Owner):
     def catch_up(self, log: Log) -> None:
         """After a restart: what bronze lacks comes from the log, what the tables lack from bronze."""
         self.take(log.beyond(self.starts))
+
+    def verdicts(self) -> set[str]:
+        """What the ledger says of bronze and of the tables over it: those above take nothing here."""
+        raw = {name for name, one in self.catalog.tables.items() if isinstance(one.table.kept_as, Raw)}
+        above = {name for name, one in self.catalog.tables.items() if not raw.issuperset(one.inputs)}
+        return {sheet.verdict for sheet in self.ledger().sheets() if sheet.table not in above}
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """A table's declared columns, sorted."""

@@ -109,11 +109,6 @@ class Ledger:
         """Every table that has been committed to."""
         return [self._sheet(d) for d in self.catalog.tables.values() if d.name in self._standing]
 
-    @property
-    def settled(self) -> bool:
-        """Whether every table has taken all that bronze has."""
-        return all(sheet.verdict == "ok" for sheet in self.sheets())
-
     def commits(self, name: str) -> Iterator[Logged]:
         """A table's commits, newest first, those too that only `ops.ledger` still tells."""
         return self._lineage.commits(name) if name in self._standing else iter(())

@@ -67,8 +67,8 @@ def asked(settings: Settings) -> dict[str, tuple[bool, str]]:
     for module in (ledger, apps):
         module.register(main)
     found = {}
-    for words in (["ledger"], ["app", "status", "web"]):
-        result = CliRunner(env={"COLUMNS": "400"}).invoke(main, words)
+    for words in (["ledger", "--json"], ["app", "status", "web", "--json"]):  # whole texts, however wide a terminal is
+        result = CliRunner().invoke(main, words)
         assert result.exit_code in (0, 1), result.output
         found[words[0]] = result.exit_code == 0, result.stdout
     [finding] = [one for one in doctor._apps(settings) if one.finding.startswith("web ")]

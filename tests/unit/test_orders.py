@@ -82,7 +82,8 @@ def test_withdrawn_order_ends_after_its_step_and_can_be_given_again(postgres: Sc
         assert done == 2  # one was done, one was begun
         assert store.command(second.id).state == "done"
         assert len(owner.rows("silver.orders")) == 3
-        assert owner.verdicts() == {"ok"}
+        verdicts = {sheet.table: sheet.verdict for sheet in owner.ledger().sheets()}
+        assert verdicts["silver.orders"] == "ok"
 
 
 def test_order_that_takes_too_long_is_given_up(postgres: ScratchPostgres, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_table_that_is_set_aside_on_the_way_goes_on_with_what_was_begun(
         raise LakeError("silver.orders", "disk full", "Make room")
 
     monkeypatch.setattr(writer, "_keep", fails)
-    with pytest.raises(CommandError, match="silver.orders is set aside: silver.orders: disk full"):
+    with pytest.raises(CommandError, match="silver.orders is suspended: silver.orders: disk full"):
         replay(owner, "silver.orders")
     owner.now += 10
     owner.flow.take_slice("silver.orders", None)
