@@ -60,7 +60,7 @@ class Watched:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether neither the lag nor the number of tables behind grows, chance aside, and none was set aside."""
+        """Whether neither the lag nor the number of tables behind grows, chance aside, and none was suspended."""
         return not self.suspended and not self.slope(self.lag).rises and not self.slope(self.behind).rises
 
 

@@ -3,7 +3,7 @@
     .venv/spark/bin/python bench/whole.py --minutes 30
     .venv/spark/bin/python bench/whole.py --minutes 10 --against REVISION --pairs 2
 
-Exit code 1 if the lag of an app or the number of its tables behind grows, if a table was set aside, if a marked event
+Exit code 1 if the lag of an app or the number of its tables behind grows, if a table was suspended, if a marked event
 did not come to its table, or if all that runs takes more than 8 GB.
 """
 

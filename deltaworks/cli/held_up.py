@@ -17,17 +17,17 @@ def look(settings: Settings) -> list[dict[str, object]]:
     """A row as the doctor's for each transaction that holds a topic of the project up, or one that there is none."""
     from deltaworks import catalog
     from deltaworks.engine.broker import Broker
-    from deltaworks.errors import SourceError
+    from deltaworks.errors import DeltaworksError
     from deltaworks.local import stack
 
     if "kafka" not in stack.state(settings).parts:
         return []
-    tables = catalog.load(settings.project).tables.values()
-    topics = list(dict.fromkeys(topic for declared in tables for topic in declared.topics))
     broker = Broker(bootstrap=settings.kafka, group="deltaworks.doctor", timeout_seconds=5)
     try:
+        tables = catalog.load(settings.project).tables.values()
+        topics = list(dict.fromkeys(topic for declared in tables for topic in declared.topics))
         found = [one for one in broker.open_transactions(broker.edges(topics)) if one.seconds > SECONDS_WARN]
-    except SourceError as error:
+    except DeltaworksError as error:
         return [_row("fail", f"{error.place}: {error.finding}", error.next_step)]
     finally:
         broker.close()

@@ -83,14 +83,18 @@ def _suspended() -> dict[str, str]:
     from deltaworks.control import Store
     from deltaworks.errors import ControlError, SettingsError
     from deltaworks.supervise.judge import suspended_tables
+    from deltaworks.supervise.watch import judged
 
+    found = dict[str, str]()
     try:
         with Store(settings().control_dsn(), application="deltaworks cli") as store:
-            beats = [store.heartbeat(app.name) for app in store.apps()]
+            for app in store.apps():
+                seen, verdict = judged(settings(), store, app.name)
+                if verdict.state == "suspended" and seen.heartbeat is not None:  # of a driver that is gone, tables wait
+                    found |= suspended_tables(seen.heartbeat)
     except (ControlError, SettingsError) as error:
         show.err.print(f"{error} Shown without which tables are suspended.", style="yellow")
-        return {}
-    return {table: found for beat in beats if beat is not None for table, found in suspended_tables(beat).items()}
+    return found
 
 
 def _told(sheet: dict[str, Any], suspended: Mapping[str, str]) -> dict[str, Any]:

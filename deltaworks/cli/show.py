@@ -23,7 +23,7 @@ _STYLES = {
     "suspended": "red", "stuck": "red",
 }  # fmt: skip
 # a word alone, or with what it is about: "RED: 3 rows", "behind 3 batches"; not one that begins a sentence
-_VERDICT = re.compile(r"([\w-]+)(?=$|: | \d)")
+_VERDICT = re.compile(r"([\w-]+)(?=$|: | \d| a transaction)")
 
 
 def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, empty: str = "nothing yet") -> None:

@@ -138,7 +138,9 @@ class Broker:
                 for partition, edge in parts.items():
                     place = TopicPartition(topic, int(partition), edge.high)
                     high = int(reader.get_watermark_offsets(place, timeout=self._timeout)[1])
-                    if high > edge.high and (first := self._first(reader, place)) is not None:
+                    if high <= edge.high or (first := self._first(reader, place)) is None:
+                        continue
+                    if self._watermarks(topic, int(partition))[1] == edge.high:  # else it has just come, or ended
                         found.append(_open_since(first, high))
         except KafkaException as error:
             raise SourceError("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None

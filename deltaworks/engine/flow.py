@@ -296,7 +296,7 @@ class Flow:
                 writer.release(committer)
 
     def _places(self) -> dict[str, Position]:
-        """Where each table stands that reads others, with which tables those are; sets aside, or refuses, as above."""
+        """Where each table stands that reads others, with which tables those are; suspends, or refuses, as above."""
         found = {}
         for writer in self.writers:
             name, entry, sources = writer.declared.name, writer.table.entry, self._sources(writer)
@@ -308,7 +308,7 @@ class Flow:
             except LakeError as error:
                 if not self.suspends:
                     raise
-                self.suspended.failed(name, error)
+                self.suspend(name, error)
         return found
 
     def _refuse_other_inputs(self, writer: Writer) -> None:
@@ -498,7 +498,7 @@ class Flow:
         if spark is None:
             finding = f"{name} is computed by a transform, which an owner without Spark cannot run"
             raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
-        self._refuse_set_aside(name, command)
+        self._refuse_suspended(name, command)
         self.open_anew(name)
         there = self.inputs[name].table.entry.position.unfit
         moved = self._moved(name, command)
@@ -507,7 +507,7 @@ class Flow:
             raise CommandError(f"command {command}", f"{name} has left out nothing for {cause!r}", f"Causes: {told}")
         wanted = [one for one in there if cause in (None, one.error)]
         for at in range(0, len(wanted), TRIED_AT_ONCE):
-            self._refuse_set_aside(name, command)
+            self._refuse_suspended(name, command)
             writer = next(one for one in self.writers if one.declared.name == name)
             assert isinstance(writer, Computed)
             still = [one for one in wanted[at : at + TRIED_AT_ONCE] if one in writer.progress.position.unfit]
@@ -535,13 +535,13 @@ class Flow:
         return found
 
     def _failed(self, name: str, error: Exception, rows: str, command: int) -> None:
-        """Set a table aside that an order about these rows failed with; a row's error is told by its name alone."""
-        self.suspended.failed(name, error)  # what it remembers may not be what is committed
+        """Suspend a table that an order about these rows failed with; a row's error is told by its name alone."""
+        self.suspend(name, error)  # what it remembers may not be what is committed
         if is_of_rows(error):
             finding = f"{name} cannot be computed with {rows}: {name_of(error)}"
             raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
 
-    def _refuse_set_aside(self, name: str, command: int) -> None:
+    def _refuse_suspended(self, name: str, command: int) -> None:
         if name in self.suspended:
             finding = f"{name} is suspended: {self.suspended.tables[name].error}"
             raise CommandError(f"command {command}", finding, "Mend it and give the order again")
@@ -576,7 +576,7 @@ class Flow:
             writer = next(one for one in self.writers if one.declared.name == name)  # it may have been opened anew
             assert isinstance(writer, AggregateWriter | StatefulWriter)
             assert writer.used is not None
-            self._refuse_set_aside(name, command)
+            self._refuse_suspended(name, command)
             committer = self._committer(spark)
             try:
                 bytes_max = self.settings.arrow_bytes_max
@@ -638,7 +638,7 @@ class Flow:
         while True:
             over = self._over(name)
             for one in (name, *(writer.declared.name for writer in over)):
-                self._refuse_set_aside(one, command)
+                self._refuse_suspended(one, command)
             behind = [writer.declared.name for writer in over if writer.behind()]
             if not behind:
                 break
@@ -711,7 +711,7 @@ class Flow:
         writer = self.writers[at] = self._anew(self.writers[at].declared)
         if isinstance(writer, OverBronze):
             writer.release(self._committer(None))
-        self.suspended.recovered(name)
+        self._go_on(name)
         self.inputs[name].in_vain = None
         self._forget_fresh()
 
@@ -765,13 +765,10 @@ class Flow:
         except Exception as error:
             if not self.suspends or not is_tables_own(error, writer.declared.transform):
                 raise
-            self.suspended.failed(name, error)
+            self.suspend(name, error)
             self.inputs[name].fresh = None
-            self._tell()
             return
-        self.suspended.recovered(name)
-        if name in self.status.suspended:
-            self._tell()
+        self._go_on(name)
         self._note(writer, turn)
 
     def refuse_outdated(self, declared: Declared) -> None:
@@ -885,6 +882,16 @@ class Flow:
         if not isinstance(writer, RawWriter):
             self.on_commit(writer)
         return turn.counts.read
+
+    def suspend(self, name: str, error: Exception) -> None:
+        """Leave a table out until it is tried again, and tell so."""
+        self.suspended.failed(name, error)
+        self._tell()
+
+    def _go_on(self, name: str) -> None:
+        self.suspended.recovered(name)
+        if name in self.status.suspended:
+            self._tell()
 
     def _tell(self, **changes: Any) -> None:
         """Put a status of now in the place of the last one; `changes` are what is not read off the tables."""

@@ -203,16 +203,18 @@ def vacuum(
         raise CommandError(
             f"command {command}", f"the clock stands before the last commit of {table.name}", "Set the clock"
         )
-    for reader, version in readers.items():
-        if version >= table.data_version:
-            continue
+    slow = {reader: version for reader, version in readers.items() if version < table.data_version}
+    begun = list[int]()
+    for reader, version in slow.items():
         first = read_log(table.path, version + 1)
         if first is None and not version:
             continue  # it has taken nothing, and takes what there is
         if first is None or first.at is None:
             finding = f"{reader} has taken {table.name} up to version {version}, and the log begins later"
             raise CommandError(f"command {command}", finding, f"Rebuild {reader}")
-        since = min(since, *(at - _MARGIN for at in _times(table, version + 1)))
+        begun.append(version + 1)
+    if begun:
+        since = min(since, *(at - _MARGIN for at in _times(table, min(begun))))
     doomed = table.delta.vacuum(
         retention_hours=math.ceil((now - since) / timedelta(hours=1)),
         dry_run=True,  # its own commits would pass over a foreign one

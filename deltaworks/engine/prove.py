@@ -22,8 +22,7 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Unfit
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.rewind import laid_out
-from deltaworks.engine.same_input import refuse_others
+from deltaworks.engine.rewind import laid_out, refuse_other_inputs
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.over_bronze import OverBronze
@@ -108,7 +107,7 @@ def prove(
         raise LakeError(table, "is what came, computed from nothing", 'Its offsets are in "deltaworks ledger"')
     lineage = Lineage(lake)
     for name in _way(catalog, table):
-        _refuse_other_inputs(lineage, catalog, name)
+        refuse_other_inputs(lineage, catalog, name, lineage.newest(name))
     cut = even_cut(lineage, catalog, table)
     # opened before the work, for which the log may not wait
     streamed = deltalake.DeltaTable(str(lineage.path(table)), version=cut.version).to_pyarrow_dataset()
@@ -158,13 +157,6 @@ def _gather(lineage: Lineage, catalog: Catalog, table: str, version: int, cut: C
     if cut.uses.setdefault(table, used) != used or cut.unfit.setdefault(table, position.unfit) != position.unfit:
         return False
     return all(_gather(lineage, catalog, source, position.versions.get(source, 0), cut) for source in declared.inputs)
-
-
-def _refuse_other_inputs(lineage: Lineage, catalog: Catalog, name: str) -> None:
-    """What a table has taken must be what its inputs have."""
-    entry = lineage.entry(name, lineage.newest(name))
-    if entry is not None:
-        refuse_others(name, entry, [Held(source, lineage.path(source)) for source in catalog[name].inputs])
 
 
 def _way(catalog: Catalog, table: str) -> list[str]:

@@ -129,7 +129,7 @@ def publish(flow: Flow, folder: Path, *, command: int) -> Steps:
                 _publish(flow, ready[name], folder, replace(staged, versions=here), command)
                 flow.open_anew(name)
             except Exception as error:  # what it remembers is not what is committed
-                flow.suspended.failed(name, error)
+                flow.suspend(name, error)
                 raise
         versions[name] = flow.inputs[name].table.entry.replaced_at
     return {"tables": len(staged.tables)}

@@ -74,7 +74,7 @@ def plan(table: str, *, catalog: Catalog, lake: Path, to: int | datetime) -> tup
         raise LakeError(table, finding, f"Versions from {first} on are possible, or: {_rebuild(table)}")
     rewinds = tuple(_rewind(lineage, name, at) for name, at in _together(lineage, catalog, table, version).items())
     for one in rewinds:
-        _refuse_other_inputs(lineage, catalog, one.table, one.version)
+        refuse_other_inputs(lineage, catalog, one.table, one.version)
         _refuse_what_is_gone(one, catalog, lake, tuple(other.table for other in rewinds))
         for held in _as_it_was(one, lake):
             refuse_deleted(held)
@@ -130,13 +130,13 @@ def even(table: str, *, catalog: Catalog, lake: Path) -> tuple[dict[str, int], d
             continue
         if not any(_changed_since(lineage, name, at) for name, at in (others | found).items()):
             for name, at in found.items():
-                _refuse_other_inputs(lineage, catalog, name, at)
+                refuse_other_inputs(lineage, catalog, name, at)
             return found, others
     finding = f"the tables above it stood at none of its last {VERSIONS_MAX} versions"
     raise LakeError(table, finding, 'Try again when none is behind or suspended: "deltaworks app status"')
 
 
-def _refuse_other_inputs(lineage: Lineage, catalog: Catalog, name: str, version: int) -> None:
+def refuse_other_inputs(lineage: Lineage, catalog: Catalog, name: str, version: int) -> None:
     """What a version of a table had taken must be what its inputs have."""
     entry = lineage.entry(name, version)
     paths = [(source, lineage.path(source)) for source in catalog[name].inputs]

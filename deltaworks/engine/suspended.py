@@ -1,6 +1,6 @@
 """Tables that fail are suspended with their error and tried again later; the others go on without them.
 
-Set aside is what fails by its own fault: its rows, its transform, its files. What tells that this process may not
+Suspended is what fails by its own fault: its rows, its transform, its files. What tells that this process may not
 write, or that the machine is at fault, ends the driver instead.
 """
 
@@ -23,6 +23,7 @@ from deltaworks.errors import (
     DeltaworksError,
     ForeignCommitError,
     LakeError,
+    NewerEntryError,
     SuspendedError,
 )
 
@@ -61,7 +62,7 @@ class Suspensions:
         return found is not None and self.clock() < found.retry_at
 
     def failed(self, table: str, error: Exception) -> None:
-        """Set the table aside, for longer each time."""
+        """Suspend the table, for longer each time."""
         before = self.tables.get(table)
         failures = 1 if before is None else before.failures + 1
         seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
@@ -88,7 +89,7 @@ class Suspensions:
 
 def is_tables_own(error: Exception, transform: Path | None) -> bool:
     """Whether an error is one table's fault: its rows, its transform's code, its files."""
-    if isinstance(error, ForeignCommitError | CommitLostError):
+    if isinstance(error, ForeignCommitError | CommitLostError | NewerEntryError):
         return False
     own = (LakeError, DeclarationError, PySparkException, pa.ArrowException, DeltaError, FileNotFoundError)
     return isinstance(error, own) or is_of_rows(error) or raised_in(error, transform)

@@ -211,11 +211,10 @@ def _apps(settings: Settings) -> Iterator[Finding]:
         for app in store.apps():
             seen, verdict = judged(settings, store, app.name)
             told = f"{app.name} is {verdict.state}: {verdict.reason}"
-            tables = {} if seen.heartbeat is None else suspended_tables(seen.heartbeat)
-            if verdict.state in NOT_WELL:
-                table = next(iter(tables), None)
-                step = f'Run "deltaworks logs app-{app.name}"'
-                yield _fail("apps", told, step if table is None else f"Mend {table}; it is tried again by itself")
+            if verdict.state == "suspended" and seen.heartbeat and (tables := suspended_tables(seen.heartbeat)):
+                yield _fail("apps", told, f"Mend {next(iter(tables))}; it is tried again by itself")
+            elif verdict.state in NOT_WELL:
+                yield _fail("apps", told, f'Run "deltaworks logs app-{app.name}"')
             elif verdict.needs is not None:
                 yield _warn("apps", told, f'Run "deltaworks app status {app.name}" again; Airflow starts it')
             else:
@@ -258,8 +257,9 @@ def _captured(settings: Settings) -> Iterator[Finding]:
         missing = list(gaps(connection, found[1], tables))
     for one in missing:
         yield _fail("captured", f"{one.place}: {one.finding}", one.next_step)
-    if not missing:
-        yield _ok("captured", f"what {sum(isinstance(one.reads, Debezium) for one in tables.values())} tables read")
+    reading = sum(isinstance(one.reads, Debezium) for one in tables.values())
+    if reading and not missing:
+        yield _ok("captured", f"all that {reading} tables read")
 
 
 @retry(

@@ -104,9 +104,9 @@ def test_a_suspended_table_is_told_by_every_command(settings: Settings, driver: 
         ("running", "running", {"lag": {"page_views": {"0": 5}}, "last_commit_at": "now"}, True, "healthy"),
         ("running", "running", {"lag": {"page_views": {"0": 70_000}}, "last_commit_at": "now"}, True, "behind"),
         ("running", "running", {"suspended": SUSPENDED}, True, "suspended"),
-        ("running", "failed", {"error": "a poison"}, False, "failed"),
-        ("running", "running", {}, False, "dead"),
-        ("stopped", "stopped", {}, False, "stopped"),
+        ("running", "failed", {"error": "a poison", "suspended": SUSPENDED}, False, "failed"),
+        ("running", "running", {"suspended": SUSPENDED}, False, "dead"),
+        ("stopped", "stopped", {"suspended": SUSPENDED}, False, "stopped"),
     ],
 )
 @pytest.mark.usefixtures("owner")
@@ -133,6 +133,7 @@ def test_commands_agree_about_an_app_and_what_its_tables_lack(
     assert "behind 1 version of silver.page_views" in found["ledger"][1]
     assert state in found["app"][1]
     assert f"web is {state}: " in found["doctor"][1]
+    assert ("it is tried again by itself" in found["doctor"][1]) == (state == "suspended")
 
 
 def test_gold_is_behind_while_its_inputs_have_rows_that_it_has_not_taken(owner: ArrowOwner) -> None:

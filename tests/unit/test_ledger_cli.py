@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from deltaworks.cli import ledger
+from deltaworks.engine.broker import OpenTransaction
 from deltaworks.errors import DeclarationError
 
 
@@ -40,3 +41,16 @@ def test_table_without_commits_has_an_empty_history(name: str) -> None:
 
     assert result.exit_code == 0, result.output
     assert f"Commits of {name}, newest first: nothing yet" in result.output
+
+
+def test_a_topic_that_a_transaction_holds_up_is_not_ok() -> None:
+    """To readers it ends there; what is worse than that stays as it is."""
+    open_one = OpenTransaction(topic="t", partition="0", first=5, waiting=11, seconds=310.4)
+    held_up = {("t", "0"): open_one}
+
+    told = [ledger._held_up({"topic": "t", "partition": partition, "verdict": verdict}, held_up)["verdict"]
+            for partition, verdict in ((0, "ok"), (1, "ok"), (0, "RED: 3 offsets were gone"))]  # fmt: skip
+
+    assert told == [
+        "behind a transaction, open for 310 s: 11 offsets wait", "ok", "RED: 3 offsets were gone"
+    ]  # fmt: skip

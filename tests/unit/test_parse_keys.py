@@ -50,6 +50,7 @@ def judged(made: Parser, key: bytes | str | None) -> dict[str, Any]:
         ("bigint", '{"schema": {"type": "struct", "fields": [], "optional": false}, "payload": {"a": 17}}', "17"),
         ("string", '{"schema": {"type": "string", "optional": false}, "payload": "x"}', "x"),
         ("bigint", '{"schema": null, "payload": 17}', "17"),
+        ("bigint", '{"schema": null, "payload": {"a": 17}}', "17"),
     ],
 )
 def test_a_key_names_the_row_that_goes(kind: str, key: str, value: str) -> None:

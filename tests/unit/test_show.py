@@ -15,6 +15,8 @@ from deltaworks.cli import show
         ("RED: silver.orders has 3 rows, 2 were read", "red"),
         ("behind 3 batches", "yellow"),
         ("behind 12 offsets", "yellow"),
+        ("behind a transaction, open for 310 s: 11 offsets wait", "yellow"),
+        ("suspended: DIVIDE_BY_ZERO; behind 3 versions of silver.orders", "red"),
         ("failed", "red"),
     ],
 )

@@ -253,6 +253,24 @@ def test_rows_that_were_placed_otherwise_are_not_gone_on_with(tmp_path: Path) ->
         take(owner, log, member(1, "Cork"))
 
 
+def test_deletions_that_were_placed_otherwise_are_not_gone_on_with(tmp_path: Path) -> None:
+    """Of a table without rows too: what comes now would be older than all of them, or newer, for good."""
+    owner, log = owned(tmp_path), Log()
+    take(owner, log, member(1, "Bath"), member(1))
+    owner.start()
+    take(owner, log, member(2))
+    deleted = owner.flow.sides[MEMBERS]["deleted"]
+    assert deleted.rows() == 2
+    BY_ARROW.delete(deleted, "true", deleted.entry.follow("redo"))
+    old = {"member_id": 1, "_seq": 1, "_source": "000000/0000000000000000009/1/0000000000000000009"}
+    rows = pa.Table.from_pylist([old], schema=deleted.schema)
+    BY_ARROW.commit(deleted, rows, deleted.entry.follow("batch"))
+    owner.start()
+
+    with pytest.raises(LakeError, match="deletions are placed by its log, declared is by its arrival.*rebuild silver"):
+        take(owner, log, member(1, "Cork"))
+
+
 def test_an_older_change_is_superseded_whichever_batch_it_meets(tmp_path: Path) -> None:
     """Not only in its own: a change of a database that a row has overtaken long ago has not been taken."""
     owner, log = ArrowOwner(Shop(tmp_path / "project").settings(tmp_path / "data"), "shop"), Log()

@@ -13,7 +13,7 @@ from deltaworks.engine.suspended import (
     is_tables_own,
     raised_in,
 )
-from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError, LeaseLostError
+from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError, LeaseLostError, NewerEntryError
 from tests.unit.test_culprits import Divided
 
 
@@ -86,6 +86,7 @@ def test_table_waits_until_its_time_and_is_forgotten_once_it_goes_on() -> None:
         (pa.ArrowInvalid("row"), True),
         (FileNotFoundError("part-0.parquet"), True),
         (ForeignCommitError("a", "b", "c"), False),
+        (NewerEntryError("a", "b", "c"), False),
         (CommitLostError("a", "b", "c"), False),
         (LeaseLostError("a", "b", "c"), False),
         (OSError(28, "No space left on device"), False),

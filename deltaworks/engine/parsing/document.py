@@ -15,7 +15,8 @@ DEPTH_MAX = 100  # far below the interpreter's recursion limit, far above any sa
 
 Document = dict[str, Any]
 
-_WRAPPED = {"schema", "payload"}
+WRAPPER = frozenset({"schema", "payload"})
+"""Fields of what Connect's JSON converter writes unless told: the record in one, beside its schema."""
 _BLANK = " \t\n\r"
 _BYTE_ORDER_MARK = "\ufeff"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -74,11 +75,19 @@ def is_wrapped(found: Document) -> bool:
     The schema is a struct with a list of fields, or null where the converter was given none. A change record has other
     fields. A key with columns of these names looks otherwise: none is null, none is an object with a list in it.
     """
-    if found.keys() != _WRAPPED:
+    if found.keys() != WRAPPER:
         return False
     schema, payload = found["schema"], found["payload"]
     struct = type(schema) is dict and schema.get("type") == "struct" and type(schema.get("fields")) is list
     return (schema is None or struct) and (payload is None or type(payload) is dict)
+
+
+def wraps_one_value(found: Document) -> bool:
+    """Whether it is one value beside its schema, as a key of one column may be."""
+    if found.keys() != WRAPPER or found["payload"] is None or isinstance(found["payload"], dict | list):
+        return False
+    schema = found["schema"]
+    return schema is None or (type(schema) is dict and type(schema.get("type")) is str)
 
 
 def _text(value: bytes | None) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.bronze import Chunk, unwrapped
+from deltaworks.engine.parsing.document import WRAPPER
 from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.keys import Keys
 from deltaworks.engine.parsing.ordering import ordered
@@ -33,7 +34,7 @@ ENCODING = Encoding(years=Years(first=1900))
 
 def may_be_wrapped(columns: Sequence[Column]) -> bool:
     """Whether an event of a table with these columns may be the payload beside its schema."""
-    return {name for column in columns for name in (column.name, column.previously)}.isdisjoint(("schema", "payload"))
+    return {name for column in columns for name in (column.name, column.previously)}.isdisjoint(WRAPPER)
 
 
 @dataclass(frozen=True)

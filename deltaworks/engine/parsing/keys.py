@@ -54,14 +54,14 @@ class Keys:
         return found | {name: found[old] for old, name in verdict.renamed}
 
     def _payload(self, found: Document) -> Document:
-        """The key beside its schema, as Connect's converter writes it unless told, or else what was found."""
-        if found.keys() != {"schema", "payload"} or not {"schema", "payload"}.isdisjoint(self.shapes.names):
+        """The key without the schema that it may have come with, unless a column has the name of one of its fields."""
+        if not document.WRAPPER.isdisjoint(self.shapes.names):
             return found
-        payload = found["payload"]
-        if isinstance(payload, dict):
-            return payload
-        alone = len(self.columns) == 1 and payload is not None and not isinstance(payload, list)
-        return {self.columns[0].name: payload} if alone else found
+        if document.is_wrapped(found) and found["payload"] is not None:
+            return Document(found["payload"])
+        if len(self.columns) == 1 and document.wraps_one_value(found):
+            return {self.columns[0].name: found["payload"]}
+        return found
 
 
 def _alone(key: bytes, *, as_text: bool) -> Any:

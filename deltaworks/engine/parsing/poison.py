@@ -1,7 +1,7 @@
 """Rows that crash the parser: found by halves and refused with the error's name, so that the others go on.
 
 The parser raises nothing about data, as far as anybody knows. Should a row make it raise all the same, one row must not
-hold up a table for good. An error that many rows meet is a bug that somebody has to mend: the table is set aside.
+hold up a table for good. An error that many rows meet is a bug that somebody has to mend: the table is suspended.
 """
 
 import logging

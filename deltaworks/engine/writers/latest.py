@@ -16,6 +16,7 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.parsing.json import BY_ARRIVAL
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
@@ -76,11 +77,13 @@ class LatestWriter(OverBronze):
         return super().take(spark, committer)
 
     def _refuse_other_places(self) -> None:
-        found = self.table.delta.to_pyarrow_dataset().head(1, columns=["_source"])["_source"].to_pylist()
-        there, declared = {states.place(source) for source in found}, self.parser.places
-        if there - {declared}:
-            finding = f"its rows are placed {there.pop()}, declared is {declared}"
-            raise LakeError(self.declared.name, finding, f'Run "deltaworks rebuild {self.declared.name}"')
+        ends = BY_ARRIVAL if isinstance(self.declared.table.reads, Json) else self.parser.places  # by= places no end
+        for table, what, declared in ((self.table, "rows", self.parser.places), (self.deleted, "deletions", ends)):
+            found = table.delta.to_pyarrow_dataset().head(1, columns=["_source"])["_source"].to_pylist()
+            there = {states.place(source) for source in found}
+            if there - {declared}:
+                finding = f"its {what} are placed {there.pop()}, declared is {declared}"
+                raise LakeError(self.declared.name, finding, f'Run "deltaworks rebuild {self.declared.name}"')
 
     def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
         """A database's changes have their sequences, states by JSON get them."""
