@@ -140,7 +140,7 @@ def test_table_that_failed_on_the_way_is_opened_anew_though_nothing_comes(
     monkeypatch.setattr(AggregateWriter, "use_late", fails)
     with pytest.raises(LakeError, match="the transform gave null"):
         apply(owner, table, 7)
-    with pytest.raises(CommandError, match="is set aside"):
+    with pytest.raises(CommandError, match="is suspended"):
         apply(owner, table, 8)
     monkeypatch.undo()
     owner.now += 10
