@@ -1,8 +1,8 @@
 """What tables there are, read from their folders, and whether they fit together. No Spark, no Airflow."""
 
 from deltaworks.catalog.declared import BRONZE_COLUMNS, Catalog, Declared
-from deltaworks.catalog.loading import check, load
+from deltaworks.catalog.loading import check, load, readable
 from deltaworks.catalog.source import import_file
 from deltaworks.findings import Finding
 
-__all__ = ["BRONZE_COLUMNS", "Catalog", "Declared", "Finding", "check", "import_file", "load"]
+__all__ = ["BRONZE_COLUMNS", "Catalog", "Declared", "Finding", "check", "import_file", "load", "readable"]

@@ -24,8 +24,10 @@ def look(settings: Settings) -> list[dict[str, object]]:
         return []
     broker = Broker(bootstrap=settings.kafka, group="deltaworks.doctor", timeout_seconds=5)
     try:
-        tables = catalog.load(settings.project).tables.values()
+        tables = catalog.readable(settings.project).values()
         topics = list(dict.fromkeys(topic for declared in tables for topic in declared.topics))
+        if not topics:
+            return []
         found = [one for one in broker.open_transactions(broker.edges(topics)) if one.seconds > SECONDS_WARN]
     except DeltaworksError as error:
         return [_row("fail", f"{error.place}: {error.finding}", error.next_step)]

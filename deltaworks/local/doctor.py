@@ -252,7 +252,7 @@ def _captured(settings: Settings) -> Iterator[Finding]:
     found = connect.connector_of(settings) if "source" in stack.state(settings).parts else None
     if found is None:
         return
-    tables = {name: declared.table for name, declared in catalog.load(settings.project).tables.items()}
+    tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
     with psycopg.connect(settings.dsn("source_admin"), connect_timeout=_SECONDS_MAX) as connection:
         missing = list(gaps(connection, found[1], tables))
     for one in missing:
