@@ -46,6 +46,27 @@ def test_a_snapshot_that_was_broken_off_leaves_no_ghost(tmp_path: Path) -> None:
     assert lake.rows() == there(source)
 
 
+def test_a_table_that_was_emptied_between_two_snapshots_leaves_no_ghost(tmp_path: Path) -> None:
+    """The connector died in the first, and the second shows no row of it that could end it: another table's does."""
+    source, lake = SourceTable(), Lake(tmp_path)
+    for key in range(5):
+        source.rows[key] = {"id": key, "city": "Graz", "bio": None, "cv": None}
+    source.snapshot(upto=3)
+    source.rows.clear()
+    other = SourceTable(lsn=source.lsn)
+    other.rows = {7: {"id": 7, "city": None, "bio": None, "cv": None}}
+    other.snapshot()
+    for record in other.log:
+        record.value = (record.value or b"").replace(b'"members"', b'"others"')
+    source.lsn = other.lsn
+    source.insert(8, city="Linz", bio=None, cv=None)
+
+    for records in (source.log[:3], other.log, source.log[3:]):
+        lake.take(records)
+
+    assert lake.rows() == there(source) == [(8, "Linz", None, None)]
+
+
 def test_a_restored_source_counts_as_newer(tmp_path: Path) -> None:
     """Its log begins again at lower numbers, under a prefix that counts its lives."""
     source, lake = SourceTable(lsn=10**9), Lake(tmp_path)

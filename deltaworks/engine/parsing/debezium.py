@@ -102,9 +102,9 @@ class DebeziumParser:
         for place, found in enumerate(chunk.payloads):
             change = _change(found, self.reads.table)
             if change is None:
-                if _ends_a_later_lifes_snapshot(found):
+                if _ends_a_snapshot(found):
                     sheet.keep(place, "snapshot", None)
-                    order.floors[place], order.times[place] = f"{_life(found):06d}", _at(found)
+                    order.floors[place], order.times[place] = _older_than(found), _at(found)
                 continue
             if isinstance(change, str):
                 sheet.refuse(place, change)
@@ -180,7 +180,7 @@ class Order:
 
     def begin(self, place: int) -> str:
         """What comes before all rows of the snapshot that this one belongs to, and after all that is older."""
-        return f"{self.lives[place]:06d}/{0:020d}/0/{self.lsns[place]:020d}"
+        return _begin(self.lives[place], self.lsns[place] or 0)
 
     def sequences(self) -> pa.Array:
         """One text per change that sorts as the changes happened."""
@@ -278,15 +278,33 @@ def _count(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _ends_a_later_lifes_snapshot(found: Document | Refusal) -> TypeGuard[Document]:
-    """Whether another table's record says that the snapshot of all tables, with which a later life begins, is over.
+def _ends_a_snapshot(found: Document | Refusal) -> TypeGuard[Document]:
+    """Whether another table's record says that the snapshot of all tables is over, with which a source begins.
 
-    A table that is empty in the source has no record of its own that could say so.
+    A table that is empty in the source has no record of its own that could say so. One that is taken later, while
+    changes are streamed, may be of some tables only; in a later life it is of all.
     """
     if isinstance(found, Refusal) or found.get("op") != "r":
         return False
     source = found.get("source")
-    return isinstance(source, dict) and source.get("snapshot") == "last" and _life(found) > 0
+    if not isinstance(source, dict) or source.get("snapshot") != "last":
+        return False
+    return _life(found) > 0 or _is_first(found)
+
+
+def _older_than(last: Document) -> str:
+    """What comes before all rows of the snapshot that this record ends, and after all that is older."""
+    return _begin(_life(last), _lsn(last) or 0) if _is_first(last) else f"{_life(last):06d}"
+
+
+def _is_first(change: Document) -> bool:
+    """Whether a snapshot's record was read before any change was streamed: then it names no commit, but the log."""
+    commit, read = _sequence(change)
+    return commit is None and read is not None and _lsn(change) is not None
+
+
+def _begin(life: int, lsn: int) -> str:
+    return f"{life:06d}/{0:020d}/0/{lsn:020d}"
 
 
 def _updates(chunk: Chunk) -> Callable[[int], bool]:
