@@ -33,8 +33,8 @@ _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
 _SECONDS_MAX = 5
 _LOG_BYTES_MAX = 4 * 2**20
-_ERROR = re.compile(r"^([-0-9]{10} [:0-9]{8})\.[0-9]{3} ERROR (\S+) ", re.MULTILINE)
-"""A line as `kafka.py` has the brokers and Connect write them."""
+_UNREAD = re.compile(r"^([-\d]{10} [:\d]{8})\.\d{3} (?:WARN|ERROR) (\S*(?:Convert|SchemaBuilder)\S*) ", re.MULTILINE)
+"""A line as `kafka.py` has Connect write them, by what turns values into records."""
 _BEGINNING_SECONDS_MAX = 60
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -253,7 +253,7 @@ def _captured(settings: Settings) -> Iterator[Finding]:
     if found is None:
         return
     tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
-    with psycopg.connect(settings.dsn("source_admin"), connect_timeout=_SECONDS_MAX) as connection:
+    with psycopg.connect(settings.source_dsn(), connect_timeout=_SECONDS_MAX) as connection:
         missing = list(gaps(connection, found[1], tables))
     for one in missing:
         yield _fail("captured", f"{one.place}: {one.finding}", one.next_step)
@@ -288,17 +288,17 @@ def _connect_log(settings: Settings) -> Iterator[Finding]:
         return
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _LOG_BYTES_MAX))
-        found = _ERROR.findall(log.read().decode(errors="replace"))
+        found = _UNREAD.findall(log.read().decode(errors="replace"))
     since = f"{datetime.now(UTC).astimezone() - timedelta(days=1):%Y-%m-%d %H:%M:%S}"  # the log's times are local
     errors = [(at, logger) for at, logger in found if at > since]
     if errors:
-        at, logger = errors[-1]
-        told = f"{len(errors)} error(s) since {errors[0][0]}, the last at {at} by {logger}"  # their texts quote values
+        at, logger = errors[-1]  # and not the texts, which quote values
+        told = f"{len(errors)} value(s) not read since {errors[0][0]}, the last at {at} by {logger}"
         yield _warn(
             "connect log", told, 'Read "deltaworks logs connect": values may be null that are not in the source'
         )
     else:
-        yield _ok("connect log", "no error in a day")
+        yield _ok("connect log", "no value in a day that could not be read")
 
 
 _ANEW = 'Run "deltaworks source resnapshot"'

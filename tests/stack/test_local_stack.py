@@ -20,11 +20,11 @@ from deltaworks import processes
 from deltaworks.cli import stack as commands
 from deltaworks.cli.context import remember
 from deltaworks.errors import StackError
-from deltaworks.local import connect, kafka
+from deltaworks.local import connect, doctor, kafka
 from deltaworks.local import stack as local_stack
 from deltaworks.local.doctor import LOOPBACK, examine
 from deltaworks.local.part import UP, StackState
-from deltaworks.settings import Settings
+from deltaworks.settings import ROOT, Settings
 from tests.ports import free_ports
 from tests.running_stack import left_over, part, running_stack, wait_until
 from tests.stack.conftest import StartParts
@@ -193,7 +193,10 @@ def test_doctor_finds_nothing_wrong_and_then_what_is_wrong(stack: StartParts) ->
     other = settings.changed(topics={**settings.topics, "page_views": declared})
     found = [one for one in examine(other) if one.verdict == "fail"]
 
+    captured = list(doctor._captured(structs.replace(settings, project=ROOT)))  # which has tables
+
     assert healthy == []
+    assert [(one.verdict, one.finding) for one in captured] == [("ok", "all that 5 tables read")]
     assert len(found) == 1
     assert "page_views has retention.ms 604800000, declared 3600000" in found[0].finding
     assert "deltaworks up" in found[0].next_step

@@ -93,8 +93,10 @@ def test_errors_of_the_connector_are_told_and_their_texts_are_not(tmp_path: Path
     own = processes.started(os.getpid())
     StackState(generation=1, pid=os.getpid(), started=own, parts={"connect": connect}).write(settings.run)
     lines = [
-        (timedelta(days=2), "ERROR Old it was"), (timedelta(hours=3), "ERROR Converter cannot read 'ann@home.example'"),
-        (timedelta(hours=2), "INFO Task ERROR is a word"), (timedelta(hours=1), "ERROR Schema no type"),
+        (timedelta(days=2), "ERROR TableSchemaBuilder it was"), (timedelta(hours=5), "ERROR Replication try again"),
+        (timedelta(hours=3), "WARN TableSchemaBuilder cannot read 'ann@home.example'"),
+        (timedelta(hours=2), "INFO Task ERROR TableSchemaBuilder is a word"),
+        (timedelta(hours=1), "ERROR PostgresValueConverter no type"),
     ]  # fmt: skip
     now, log = datetime.now(UTC).astimezone(), settings.logs / "connect.log"  # Java writes local times
 
@@ -102,11 +104,11 @@ def test_errors_of_the_connector_are_told_and_their_texts_are_not(tmp_path: Path
         log.write_text("".join(f"{now - ago:%Y-%m-%d %H:%M:%S}.123 {text}\n\tat java\n" for ago, text in lines[:count]))
         return [(one.verdict, one.finding) for one in doctor._connect_log(settings)]
 
-    assert found(1) == [("ok", "no error in a day")]
-    [(verdict, told)] = found(4)
+    assert found(2) == [("ok", "no value in a day that could not be read")]
+    [(verdict, told)] = found(5)
     assert verdict == "warn"
-    assert told.startswith("2 error(s) since ")
-    assert told.endswith(" by Schema")
+    assert told.startswith("2 value(s) not read since ")
+    assert told.endswith(" by PostgresValueConverter")
     assert "ann" not in told
 
 
