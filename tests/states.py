@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 from deltaworks.settings import Settings
-from tests.flows import START, Record
+from tests.arrow_flows import ArrowOwner
+from tests.flows import START, Log, Record
 from tests.tiny_project import Project
 
 MEMBERS = "silver.members"
@@ -21,6 +22,24 @@ def member(key: int, city: str | None = None, *, partition: int = 0, **more: Any
     """Give the state of a member, or with no city the record that takes the member away."""
     state = None if city is None else json.dumps({"member_id": key, "city": city, "dues": 0, **more}).encode()
     return Record(topic="members", key=json.dumps({"member_id": key}).encode(), value=state, partition=partition)
+
+
+def take(owner: ArrowOwner, log: Log, *records: Record) -> None:
+    """One batch."""
+    log.send(records)
+    owner.take(log.batch())
+
+
+def cities(owner: ArrowOwner) -> dict[int, str]:
+    """Where each member lives."""
+    return {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)}
+
+
+def counted(owner: ArrowOwner) -> tuple[int, int, int]:
+    """How many records were taken, were superseded, were refused; the books balance."""
+    sheet = next(one for one in owner.ledger().sheets() if one.table == MEMBERS)
+    assert sheet.verdict == "ok"
+    return sheet.taken, sheet.superseded, sheet.refused
 
 
 def moved(key: int, city: str | None, partition: int, *, second: float) -> Record:

@@ -20,6 +20,8 @@ from confluent_kafka.admin import AdminClient
 from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.patience import ASK_AGAIN_SECONDS, no_answer, patiently
 
+AT_THE_END = KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
+"""Code of the "error" that says that a partition has nothing more now."""
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
 _NO_ID = str(Uuid(0, 0))  # what a broker says that gives topics none
@@ -171,7 +173,7 @@ class Broker:
                 place, error = (str(message.topic()), str(message.partition())), message.error()
                 if place not in left:  # what had been fetched before it was paused, or an error of the connection
                     continue
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
+                if error is not None and error.code() == AT_THE_END:
                     ends.add(place)
                 left.discard(place)
                 self._consumer.pause([TopicPartition(place[0], int(place[1]))])  # there may be much more
@@ -184,7 +186,7 @@ class Broker:
         """Committed records that are still there; raises SourceError when the broker cannot be asked."""
         if not wanted:
             return []
-        gone, at_the_end = KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF  # noqa: SLF001  # public names
+        gone = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001  # its public name
         found = list[Record]()
         open_ends = {(topic, partition): upto for topic, partition, _, upto in wanted}
         reader = self._new_consumer()  # a client of its own: what it pauses would stay so, also when assigned anew
@@ -195,7 +197,7 @@ class Broker:
                 if message is None:
                     raise NoAnswerError("the broker", "does not answer", 'Look at "deltaworks status"')
                 error, topic, partition = message.error(), str(message.topic()), str(message.partition())
-                if error is not None and error.code() not in (gone, at_the_end):
+                if error is not None and error.code() not in (gone, AT_THE_END):
                     raise SourceError(f"topic {topic}", error.str(), 'Look at "deltaworks status"')
                 record = None if error is not None else _record(message)
                 upto = open_ends.get((topic, partition), 0)

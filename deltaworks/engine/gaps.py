@@ -18,10 +18,10 @@ from typing import Literal, Protocol, Self, cast
 import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from deltaworks.engine.broker import Edge
+from deltaworks.engine.broker import AT_THE_END, Edge
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.errors import SourceError
@@ -195,7 +195,7 @@ class BrokerWitness:
             for message in messages:
                 error, offset = message.error(), message.offset()
                 if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
+                    if error.code() == AT_THE_END:
                         return
                     raise SourceError(f"topic {topic}", error.str(), "It is asked again later")
                 assert offset is not None, "a record has an offset"

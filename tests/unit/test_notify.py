@@ -133,7 +133,7 @@ def trickling(begin: bytes, *, more: bytes = b"a", pause: float = 0.02) -> Itera
                 line.sendall(begin)
                 while True:
                     line.sendall(more)
-                    time.sleep(pause)
+                    time.sleep(pause)  # slower than any reader, as a server that keeps a line busy
 
         thread = threading.Thread(target=trickle)
         thread.start()

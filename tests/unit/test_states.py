@@ -23,31 +23,13 @@ from tests.chance import seeded
 from tests.flows import BY_ARROW, Crash, Log, Record
 from tests.patching import patch
 from tests.shop_rows import change, order
-from tests.states import MEMBERS, a_topic, by_definition, in_parts, member, moved
+from tests.states import MEMBERS, a_topic, by_definition, cities, counted, in_parts, member, moved, take
 from tests.tiny_project import TINY
 
 
 def owned(folder: Path) -> ArrowOwner:
     """Open the tiny project over a lake of its own."""
     return ArrowOwner(Settings.load(TINY, environment={}, data=folder), "tiny")
-
-
-def take(owner: ArrowOwner, log: Log, *records: Record) -> None:
-    """One batch."""
-    log.send(records)
-    owner.take(log.batch())
-
-
-def cities(owner: ArrowOwner) -> dict[int, str]:
-    """Where each member lives."""
-    return {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)}
-
-
-def counted(owner: ArrowOwner) -> tuple[int, int, int]:
-    """How many records were taken, were superseded, were refused; the books balance."""
-    sheet = next(one for one in owner.ledger().sheets() if one.table == MEMBERS)
-    assert sheet.verdict == "ok"
-    return sheet.taken, sheet.superseded, sheet.refused
 
 
 def test_a_record_without_a_value_takes_its_row_away(tmp_path: Path) -> None:

@@ -15,31 +15,24 @@ from deltaworks.words import json as reads_json
 from tests.arrow_flows import ArrowOwner
 from tests.bronze_rows import bronze
 from tests.chance import seeded
-from tests.flows import Crash, Log, Record
-from tests.states import MEMBERS, highest_by_definition, in_parts, member, ordered, revised, revisions
+from tests.flows import Crash, Log
+from tests.states import (
+    MEMBERS,
+    cities,
+    counted,
+    highest_by_definition,
+    in_parts,
+    member,
+    ordered,
+    revised,
+    revisions,
+    take,
+)
 
 
 def owned(folder: Path, **how: str) -> ArrowOwner:
     """Open the tiny project with members by revision, or by another column, over a lake of its own."""
     return ArrowOwner(ordered(folder, **how), "tiny")
-
-
-def take(owner: ArrowOwner, log: Log, *records: Record) -> None:
-    """One batch."""
-    log.send(records)
-    owner.take(log.batch())
-
-
-def cities(owner: ArrowOwner) -> dict[int, str]:
-    """Where each member lives."""
-    return {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)}
-
-
-def counted(owner: ArrowOwner) -> tuple[int, int, int]:
-    """How many records were taken, were superseded, were refused; the books balance."""
-    sheet = next(one for one in owner.ledger().sheets() if one.table == MEMBERS)
-    assert sheet.verdict == "ok"
-    return sheet.taken, sheet.superseded, sheet.refused
 
 
 def test_an_older_revision_changes_nothing_whenever_it_comes(tmp_path: Path) -> None:

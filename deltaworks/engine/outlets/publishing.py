@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deltaworks.catalog import Declared
+from deltaworks.engine.broker import AT_THE_END
 from deltaworks.engine.outlets.feed import Change, Feed
 from deltaworks.errors import OutletError
 from deltaworks.words.outlets import Changelog, Events
@@ -226,7 +227,7 @@ def messages_of(topic: str, *, bootstrap: str) -> Iterator[tuple[bytes, bytes | 
             if message is None:
                 raise OutletError(f"topic {topic}", "the broker does not answer", 'Look at "deltaworks status"')
             error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # its public name
+            if error is not None and error.code() == AT_THE_END:
                 left.discard(message.partition())
             elif error is not None:
                 raise KafkaException(error)
