@@ -17,6 +17,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.ledger import Ledger
 from deltaworks.engine.source import BRONZE
+from deltaworks.engine.torn import mend
 from deltaworks.settings import Settings
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
@@ -102,6 +103,8 @@ class Owner:
     def start(self) -> Flow:
         """Begin anew, as a restarted driver does."""
         self.epoch += 1
+        inputs = {one.name: one.inputs for one in self.catalog.app(self.app)}
+        mend(self.app, inputs, lake=self.settings.lake, guard=self._guard)
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
             path=self.path, clock=lambda: self.now, suspends=self.suspends,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import date, datetime
 
 from deltaworks.control.store import Store
+from deltaworks.engine import disk
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import ControlError
@@ -14,7 +15,7 @@ class Closing:
 
     def __init__(self, flow: Flow, store: Store) -> None:
         """Take up what an earlier driver may not have been able to tell: the store takes a day only once."""
-        self.store = store
+        self.store, self._lake = store, flow.settings.lake
         self._high: dict[str, date] = {}
         self._untold: dict[tuple[str, str], int] = {}
         for writer in flow.writers:
@@ -34,7 +35,10 @@ class Closing:
 
     def announce(self) -> None:
         """Write what is not yet told; again later if the store is away."""
-        for (table, day), version in list(self._untold.items()):
+        untold = list(self._untold.items())
+        if untold:
+            disk.sync(self._lake)
+        for (table, day), version in untold:
             try:
                 self.store.close_partition(table, day, version)
             except ControlError:

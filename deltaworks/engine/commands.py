@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
-from deltaworks.engine import maintenance
+from deltaworks.engine import disk, maintenance
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow, Steps
 from deltaworks.engine.lake import OwnedTable
@@ -119,6 +119,7 @@ class Orders:
         if self._steps is not None:
             self._steps.close()
         self.in_hand = self._steps = None
+        disk.sync(self.flow.settings.lake)
         _tell(end, self.flow)
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from deltaworks import catalog as catalogs
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
+from deltaworks.engine import disk
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import Orders
@@ -31,6 +32,7 @@ from deltaworks.engine.points import die_at
 from deltaworks.engine.same_log import SameTopics
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
+from deltaworks.engine.torn import mend
 from deltaworks.errors import (
     CommandError,
     ControlError,
@@ -94,6 +96,7 @@ class Driver:
             log.info("app %s is owned with epoch %d", self.app, self.ownership.epoch)
             self.heart.start()
             work()
+            disk.sync(self.settings.lake)
             self.heart.stop("stopped")
         except (LeaseHeldError, LeaseLostError) as error:
             log.error("%s", error)  # an expected end: one line, no trace
@@ -181,7 +184,9 @@ class Driver:
         return command is not None
 
     def _open(self) -> Flow:
-        """Open the app's tables and fence older owners out."""
+        """Open the app's tables, as far as they are whole, and fence older owners out."""
+        inputs = {one.name: one.inputs for one in self.catalog.app(self.app)}
+        mend(self.app, inputs, lake=self.settings.lake, guard=self.ownership.guard)
         self.flow = Flow(
             app=self.app,
             epoch=self.ownership.epoch,

@@ -159,6 +159,8 @@ class Entry:
     as: what was added before says nothing about what is there."""
     beside: int | None = None
     """Of a table beside another: the version that the other had at this commit, so what of it came before which."""
+    sides: Mapping[str, int] = field(default_factory=dict)
+    """Of a table with others beside it: their versions at this commit, by suffix; they were committed first."""
     command: int | None = None
     format: int = FORMAT
 
@@ -205,7 +207,7 @@ class Entry:
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
         """The next entry: same position and totals, no counts of its own unless given."""
         counts: Counts = changes.pop("counts", Counts())
-        own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, "beside": None, **changes}
+        own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
 
 

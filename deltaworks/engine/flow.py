@@ -257,6 +257,7 @@ class Flow:
             addable = DECIDED if suffix == "quarantine" else _addable(rows_of) | LATE_ADDED
             own = self.inputs[declared.name].table
             sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable, beside=own)
+            own.sides[suffix] = sides[suffix]
         return sides[suffix]
 
     def _waiting(self, declared: Declared, own: OwnedTable) -> Callable[[], OwnedTable]:

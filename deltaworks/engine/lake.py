@@ -16,6 +16,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks.engine import disk
 from deltaworks.engine.copies import copied
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
@@ -78,6 +79,8 @@ class OwnedTable:
         is `replaceable`: then it is `outdated`. `beside`: what it is beside; its entries say where that stands.
         """
         self.name, self.path, self.schema, self.partition, self._beside = name, path, schema, partition, beside
+        self.sides: dict[str, OwnedTable] = {}
+        """Those beside it, by suffix: its entries say where they stand."""
         self.stored = schema if partition is None else schema.append(partition.field)
         if not deltalake.DeltaTable.is_deltatable(str(path)):
             self._create(entry, change_feed)
@@ -235,7 +238,8 @@ class OwnedTable:
 
     def placed(self, entry: Entry) -> Entry:
         """An entry as it is committed now."""
-        return entry if self._beside is None else replace(entry, beside=self._beside.version)
+        sides = {suffix: side.version for suffix, side in self.sides.items()}
+        return replace(entry, beside=None if self._beside is None else self._beside.version, sides=sides)
 
     def moved_to(self, version: int, entry: Entry, *, brought_rows: bool) -> None:
         """Follow a commit of our own."""
@@ -254,6 +258,7 @@ class OwnedTable:
         This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
         """
         reached(self.name, "checkpoint", "before-write")
+        disk.sync(self.path)  # a power cut takes commits beyond the checkpoint only: those are looked at (`torn.py`)
         self.delta.create_checkpoint()
         reached(self.name, "checkpoint", "after-write")
         self.delta = deltalake.DeltaTable(str(self.path), version=self.version)

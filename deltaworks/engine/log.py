@@ -66,8 +66,18 @@ def read_log(folder: Path, version: int) -> Logged | None:
 
 
 def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
-    """What a version did, as Delta writes it; raises FileNotFoundError if neither the log nor the past has it."""
-    return [json.loads(line) for line in _lines(folder, version)]
+    """What a version did, as Delta writes it; raises FileNotFoundError if neither the log nor the past has it.
+
+    Raises LakeError where that is not whole, as after a power cut (`torn.py`).
+    """
+    try:
+        actions = [json.loads(line) for line in _lines(folder, version)]
+    except ValueError:
+        actions = []
+    if not actions:
+        finding = f"its version {version} is not whole, as a power cut leaves it"
+        raise LakeError(f"{folder.parent.name}.{folder.name}", finding, "Start its app, which cuts it off and goes on")
+    return actions
 
 
 def first_version(folder: Path) -> int | None:

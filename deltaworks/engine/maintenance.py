@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks.engine import disk
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
@@ -223,6 +224,7 @@ def vacuum(
     )
     if doomed:
         committer.mark(table, table.entry.follow("vacuum", command=command))  # who owns the table no longer ends here
+        disk.sync(table.path)  # the files that took the place of these
         for name in doomed:
             (table.path / name).unlink(missing_ok=True)
         table.stage.renew()

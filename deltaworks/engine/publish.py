@@ -21,6 +21,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
 from deltaworks.catalog import Catalog
+from deltaworks.engine import disk
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry, Position
@@ -71,7 +72,8 @@ class Staged:
         return cls(**{**found, "tables": tuple(found["tables"])})
 
     def write(self, folder: Path) -> None:
-        """Say that all of it is there."""
+        """Say that all of it is there, also after a power cut."""
+        disk.sync(folder)
         (folder / _ABOUT).write_text(json.dumps(asdict(self)))
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltaworks.engine import disk
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import checkpoints, files_before, log_has, whole_from
@@ -68,6 +69,7 @@ def trim(
         first = 0
     files = files_before(table.path, first)[:files_max]
     if files:
+        disk.sync(table.path)  # the checkpoint and what follows are all that there is then
         guard()
     for file in files:
         reached(table.name, "trim", "before-delete")
@@ -93,7 +95,7 @@ def _put_aside(table: OwnedTable, last: int, guard: Guard) -> int:
     whole = [version for version in checkpoints(table.path) if aside < version <= last]
     near = [version for version in whole if version <= _end(table.path, aside)]
     later = [version for version in whole if version not in near]
-    first = next((version for version in (*reversed(near), *later) if _is_readable(table.path, version)), aside)
+    first = next((version for version in (*reversed(near), *later) if is_readable(table.path, version)), aside)
     if first > aside:
         segment = Segment.of(table.path, aside, first - 1)
         reached(table.name, "trim", "before-write")
@@ -110,7 +112,7 @@ def _goes_on(path: Path, version: int) -> bool:
     """Whether the log goes on here where the past ends: its checkpoint is there, and what both tell is the same."""
     file = path / "_delta_log" / f"{version - 1:020d}.json"
     told = commit_of(path, version - 1) if file.exists() else None
-    return _is_readable(path, version) and (told is None or told.strip() == file.read_text().strip())
+    return is_readable(path, version) and (told is None or told.strip() == file.read_text().strip())
 
 
 def _end(path: Path, first: int) -> int:
@@ -142,12 +144,12 @@ def _without_tombstones(checkpoint: Path) -> bytes:
     return bytes(made.getvalue())
 
 
-def _is_readable(path: Path, version: int) -> bool:
+def is_readable(path: Path, version: int) -> bool:
     """Without what came before, a checkpoint is all that there is."""
     parts = list((path / "_delta_log").glob(f"{version:020d}.checkpoint*.parquet"))
     try:
         return bool(parts) and all(pq.ParquetFile(part).metadata.num_rows for part in parts)
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, OSError):
         return False
 
 

@@ -2,8 +2,9 @@
 
     .venv/spark/bin/python -m tests.proof --seed 7 --app shop --path arrow --deaths 20
 
-Without options it dies at every point once, by an exception that leaves the flow where it stands, and once per kind of
-table and path by signal 9. Exit code 1 if the checker finds anything.
+Without options it dies at every point once, by an exception that leaves the flow where it stands; behind every write
+once, by a power cut that takes some of what the disk was not asked to hold; and once per kind of table and path by
+signal 9. Exit code 1 if the checker finds anything.
 """
 
 import sys
@@ -75,7 +76,7 @@ Look = Callable[[], list[Finding]]
 
 
 def _walk(walk: Walk, path: str, deaths: int | None, killed: set[tuple[str, str]] | None) -> Iterator[Tried]:
-    """The peaceful run, the deaths by exception, the kills of kinds of table that no other app has had yet."""
+    """The peaceful run, deaths by exception and power cut, kills of the kinds of table that no other app has had."""
     chance = Random(walk.seed)
 
     def tried(how: str, places: tuple[Death, ...], look: Look) -> Tried:
@@ -91,6 +92,9 @@ def _walk(walk: Walk, path: str, deaths: int | None, killed: set[tuple[str, str]
     every = list(walk.deaths(chance))
     for places in every if deaths is None else chance.sample(every, min(deaths, len(every))):
         yield tried("exception", places, partial(walk.die, places))
+    cuts = list(walk.cuts(chance))
+    for place in cuts if deaths is None else chance.sample(cuts, min(deaths, len(cuts))):
+        yield tried("power cut", (place,), partial(walk.die, (place,), power_cut=chance))
     for kind, death in _kills(walk, every, chance):
         if killed is not None and (kind, path) not in killed:
             killed.add((kind, path))

@@ -42,7 +42,8 @@ class Proof:
 
     def summary(self) -> str:
         """One line."""
-        told = f"{self.count('exception')} deaths by exception, {self.count('kill -9')} kills, {self.findings} findings"
+        deaths = f"{self.count('exception')} deaths by exception, {self.count('power cut')} by power cut"
+        told = f"{deaths}, {self.count('kill -9')} kills, {self.findings} findings"
         return f"seed {self.seed}: {told}"
 
 

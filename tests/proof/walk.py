@@ -6,7 +6,8 @@ a step is tried over a copy of that lake, and the lake that the step left in pea
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,20 +17,23 @@ from pyspark.sql import SparkSession
 
 from deltaworks import catalog
 from deltaworks.control.commands import Command
-from deltaworks.engine import maintenance
+from deltaworks.engine import disk, maintenance
 from deltaworks.engine.checker import Finding, Picture, check, constant
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.maintenance import SmallFiles
 from deltaworks.engine.points import Listener, listening
 from deltaworks.engine.rewind import plan, stage
+from deltaworks.engine.torn import mend
 from deltaworks.engine.trimming import STAGED
 from deltaworks.settings import Settings
 from tests.flows import Crash, Log, Owner, carry_out
+from tests.power import Power
 from tests.proof.workloads import Workload
 
 STEPS = {"open": (0,), "stream": (1, 2), "quiet": (3,), "orders": (), "tend": ()}
 """The batches that a step brings; `orders` has the owner carry some out, `tend` compacts every table, without an order
 and then with one, and writes its log's checkpoint."""
+_BEHIND_A_WRITE = ("after-commit", "after-write", "before-delete")
 _EPOCHS = 100  # more than any step has owners
 Lake = dict[str, list[str]]
 
@@ -104,9 +108,19 @@ class Walk:
                 for place in ("before-commit", "after-commit"):
                     yield death, Death(step=death.step, point=f"{table}.redo.{place}")
 
-    def die(self, deaths: Sequence[Death]) -> list[Finding]:
-        """Die at each of these points in turn, all in one step; what is wrong with the lake that comes out."""
+    def cuts(self, chance: Random) -> Iterator[Death]:
+        """For each point behind a write one death, in one of the places where it was reached."""
+        for death, *more in self.deaths(chance):
+            if not more and death.point.rsplit(".", 1)[1] in _BEHIND_A_WRITE:
+                yield death
+
+    def die(self, deaths: Sequence[Death], *, power_cut: Random | None = None) -> list[Finding]:
+        """Die at each of these points in turn, all in one step; what is wrong with the lake that comes out.
+
+        With `power_cut`, which draws what is lost, the machine dies each time.
+        """
         settings, left, counted = self.copy(deaths[0].step), list(deaths), Counter[str]()
+        found: list[Finding] = []
 
         def crash(point: str) -> None:
             counted[point] += 1
@@ -115,10 +129,25 @@ class Walk:
                 counted.clear()
                 raise Crash(point)
 
-        with listening(crash):
-            self.live(settings, deaths[0].step)
+        with listening(crash), _power(settings.lake) as power:
+
+            def lose() -> None:
+                assert power_cut is not None, "asked before"
+                power.cut(power_cut)
+                self._mend(settings)
+                found.extend(
+                    Finding("disk", one, "it was there before the power cut", "Repeat") for one in power.forgotten()
+                )
+                power.back()
+
+            self.live(settings, deaths[0].step, died=None if power_cut is None else lose)
         missed = [Finding("drill", str(death), "the point was not reached", "Repeat with the seed") for death in left]
-        return [*missed, *self.judge(settings, deaths[0].step)]
+        return [*missed, *found, *self.judge(settings, deaths[0].step)]
+
+    def _mend(self, settings: Settings) -> None:
+        """What the next owner does first."""
+        inputs = {one.name: one.inputs for one in self.catalog.app(self.workload.app)}
+        mend(self.workload.app, inputs, lake=settings.lake, guard=lambda: None)
 
     def judge(self, settings: Settings, step: str) -> list[Finding]:
         """What is wrong with a lake after a step: it must be as in peace, and the checker finds nothing."""
@@ -137,8 +166,10 @@ class Walk:
                 found += constant(picture, one.table, one.sum)
         return found
 
-    def live(self, settings: Settings, step: str, *, owners_before: int = 0) -> None:
-        """Go through a step; after each death another owner goes on.
+    def live(
+        self, settings: Settings, step: str, *, owners_before: int = 0, died: Callable[[], None] | None = None
+    ) -> None:
+        """Go through a step; after each death, and what else it has `died`, another owner goes on.
 
         With `owners_before` some have died in it already: the broker has all its batches.
         """
@@ -160,6 +191,8 @@ class Walk:
                 owner = Owner(self.spark, settings, self.workload.app, path=path, epoch=epoch, suspends=True)
                 self._own(owner, log, waiting, step)
             except Crash:
+                if died is not None:
+                    died()
                 continue
             return
 
@@ -173,6 +206,7 @@ class Walk:
                 if order.kind == "publish":
                     lay_back(owner, order)
                 carry_out(owner, order)
+                disk.sync(owner.settings.lake)  # before it is told that it is done
         owner.take(Log().batch())  # who went back goes on
         if (failed := owner.flow.suspended.error()) is not None:  # half a publication waits for its order, no longer
             raise failed
@@ -210,6 +244,18 @@ class Walk:
         if self.kept(step).exists():
             shutil.copytree(self.kept(step), settings.lake)
         return settings
+
+
+@contextmanager
+def _power(lake: Path) -> Iterator[Power]:
+    """A disk of which a test knows what it holds."""
+    lake.mkdir(parents=True, exist_ok=True)
+    power, sync = Power(lake), disk.sync
+    disk.sync = power.sync
+    try:
+        yield power
+    finally:
+        disk.sync = sync
 
 
 def lay_back(owner: Owner, order: Command) -> None:

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import pytest
 from deltalake import DeltaTable
 
+from deltaworks import catalog
 from deltaworks.analyst import Analyst, connect
 from deltaworks.control import Store
+from deltaworks.engine.balance import balance
+from deltaworks.engine.broker import Broker
 from deltaworks.engine.driver import EXIT_NOT_OWNER
 from deltaworks.local import stack
 from deltaworks.settings import ROOT, Settings
@@ -25,6 +28,7 @@ from tests.running_stack import running_stack, wait_until
 
 SENT = ("--views", "400", "--rate", "200", "--orders", "20", "--order-rate", "20", "--seed", "7", "--json")
 FAULTS = ("--duplicates", "0.05", "--late", "0.05", "--malformed", "0.03", "--out-of-order", "0.05")
+PARTS = ("source", "control", "kafka", "connect")
 SECONDS_MAX = 240
 WAITS = "the lease has ended, waiting for the control store"
 
@@ -32,7 +36,7 @@ WAITS = "the lease has ended, waiting for the control store"
 @pytest.fixture(scope="module")
 def sources() -> Iterator[Settings]:
     """Give the stack's settings; the shop's database and topics are there, no driver runs."""
-    with running_stack(parts=("source", "control", "kafka", "connect"), project=ROOT) as settings:
+    with running_stack(parts=PARTS, project=ROOT) as settings:
         yield settings
 
 
@@ -239,6 +243,38 @@ def test_copy_of_the_entries_is_made_anew_by_the_owners(drained: Drained) -> Non
 
     assert {app for app in ("web", "shop") if any(f'"app":"{app}"' in str(row[3]) for row in before)} == {"web", "shop"}
     assert {*before} <= {*lake.sql(asked).rows}
+
+
+def test_restarted_stack_whose_published_topics_are_quiet_is_settled(drained: Drained) -> None:
+    """Each ends in a transaction's marker, which nobody reads: what every table contains is all that there is."""
+    sources = drained.settings
+    for app in ("web", "shop"):  # what one has published, the other reads
+        cli(sources, "run", app, "--drain")
+    cli(sources, "run", "web", "--drain")
+    ends = _unread_of_published(sources)
+    assert ends
+    assert all(unread > 0 for unread in ends.values())
+
+    stack.down(sources)
+    stack.up(sources, parts=PARTS, seconds_max=SECONDS_MAX)
+
+    assert _unread_of_published(sources) == ends
+    with at_work(sources, "web"), at_work(sources, "shop"):
+        assert balance(sources, seconds_max=SECONDS_MAX).findings == ()
+
+
+def _unread_of_published(settings: Settings) -> dict[str, int]:
+    """Of each topic that a table publishes, another one reads and that has records: offsets beyond the last read."""
+    tables = catalog.load(settings.project).tables.values()
+    topics = {one.table.publishes.topic for one in tables if one.table.publishes is not None}
+    lines = json.loads(cli(settings, "ledger", "--json"))[0]["topics"]
+    read = {(line["topic"], line["partition"]): line["read_up_to"] for line in lines if line["topic"] in topics}
+    broker = Broker(bootstrap=settings.kafka, group="test")
+    try:
+        edges = broker.edges({topic for topic, _ in read})
+    finally:
+        broker.close()
+    return {f"{topic}/{part}": edges[topic][part].high - upto for (topic, part), upto in read.items() if upto}
 
 
 def _views(lake: Analyst) -> int:

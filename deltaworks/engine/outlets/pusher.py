@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from deltaworks.catalog import Declared
+from deltaworks.engine import disk
 from deltaworks.engine.log import read_log
 from deltaworks.engine.outlets.feed import Feed
 from deltaworks.engine.outlets.publishing import Publishing
@@ -129,6 +130,7 @@ class Outlets:
             if current or time.monotonic() < line.due:
                 return None
             self._guard()
+            disk.sync(line.outlet.feed.path)  # a copy is never of a version that a power cut may take
             line.outlet.push(newest)
         except (LeaseLostError, KeyboardInterrupt, SystemExit):
             raise
