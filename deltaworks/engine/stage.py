@@ -137,13 +137,16 @@ class Stage:
         self._shown.add(name)
 
     def _new_files(self) -> Iterator[Path]:
-        """What Spark wrote; also what an attempt before this one left, for the next vacuum to find."""
+        """What Spark wrote; also what an attempt before this one left, for the next vacuum to find.
+
+        Not Hadoop's sums beside it: where a power cut leaves an empty one, Spark cannot read the file that it is of.
+        """
         for folder, below, names in os.walk(self.path):
             if _LOG in below:
                 below.remove(_LOG)
             for name in names:
                 file = Path(folder, name)
-                if not file.is_symlink():
+                if not file.is_symlink() and file.suffix != ".crc":
                     yield file.relative_to(self.path)
 
 

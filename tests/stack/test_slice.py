@@ -274,7 +274,7 @@ def _unread_of_published(settings: Settings) -> dict[str, int]:
         edges = broker.edges({topic for topic, _ in read})
     finally:
         broker.close()
-    return {f"{topic}/{part}": edges[topic][part].high - upto for (topic, part), upto in read.items() if upto}
+    return {f"{topic}/{part}": edges[topic][str(part)].high - upto for (topic, part), upto in read.items() if upto}
 
 
 def _views(lake: Analyst) -> int:

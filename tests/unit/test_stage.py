@@ -56,6 +56,20 @@ def test_published_version_is_the_table_s_next(table: Path) -> None:
     assert keys(table) == [1, 2, 3]
 
 
+def test_sums_of_hadoop_stay_on_the_stage(table: Path) -> None:
+    """What a power cut leaves empty of them, Spark could not read a file beside."""
+    stage = Stage(table)
+    stage.follow(0, files=files(table))
+    put(stage.path, 2)
+    sums = stage.path / ".part-0.parquet.crc"
+    sums.write_bytes(b"crc")
+
+    assert stage.publish(1, entry=ENTRY)
+
+    assert sums.exists()
+    assert list(table.glob("**/*.crc")) == [sums]
+
+
 def test_taken_version_leaves_the_table_as_its_taker_left_it(table: Path) -> None:
     """The owner slept, a successor committed: its version stays whole, and nothing of the late commit can be seen."""
     stage = Stage(table)
