@@ -1,6 +1,6 @@
 """Cases: rows in, rows out, as YAML beside the table. Each is a test that runs as a batch and as a stream.
 
-    given:                     # input table: batches of rows, and "restart" between them
+    given:                     # input table: batches of rows; "restart" and {at: time} between them
       silver.page_views: [[{page: /a, ...}, {...}], restart, [{...}]]
     then:
       rows: [{page: /a, minute: "2026-11-21T10:00:00Z", views: 2}]   # the table, in any order
@@ -9,6 +9,8 @@
 
 Rows of a table name its columns; one that may be null may be left out; `delete: {key: ...}` deletes a row of a table
 with keys. How late a row is follows from the batches as they are given, also where the case runs as one batch.
+`at: "2026-11-21T10:00:45Z"` says when the rows after it arrive, so that a sender's clock can be ahead; rows of a table
+of which it is not said arrive when they happen.
 Rows of a bronze table are what Kafka carries: a JSON document, `bytes: "..."` (one character is one byte)
 where it is malformed, or null for a tombstone; `{key: ..., value: ...}` where the key matters. Several inputs have
 equally many batches, and restart together.
@@ -74,9 +76,10 @@ class Delete:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows that come together, by input table."""
+    """Rows that come together, by input table; `at`: when they arrive, None where the case does not say."""
 
     rows: Mapping[str, tuple[Wire | Row | Delete, ...]]
+    at: datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,20 +162,42 @@ def _steps(given: Any, inputs: Mapping[str, Form]) -> tuple[Batch | Literal["res
     if not any(isinstance(step, list) and step for steps in lists.values() for step in steps):
         raise _MistakeError("no rows are given", "Write [[row, row], restart, [row]]", given.line)
     made: list[Batch | Literal["restart"]] = []
+    at: datetime | None = None
     for together in zip(*lists.values(), strict=True):
         if "restart" in together and any(step != "restart" for step in together):
             raise _MistakeError("one input restarts, another has rows", "Restart all inputs at one place", given.line)
         if together[0] == "restart":
             made.append("restart")
             continue
+        if any(_is_time(step) for step in together):
+            at = _time(together, at, given.line)
+            continue
         rows = {name: _batch(step, inputs[name], given.line) for name, step in zip(lists, together, strict=True)}
-        made.append(Batch(rows=MappingProxyType(rows)))
+        made.append(Batch(rows=MappingProxyType(rows), at=at))
     return tuple(made)
+
+
+def _is_time(step: Any) -> bool:
+    return isinstance(step, dict) and set(step) == {"at"}
+
+
+def _time(together: Sequence[Any], before: datetime | None, line: int) -> datetime:
+    """When the rows that follow arrive, as all inputs say."""
+    if any(step != together[0] for step in together):
+        raise _MistakeError("the inputs differ in when rows arrive", "Write the same at: in all inputs", line)
+    try:
+        at = _moment(together[0]["at"])
+    except (TypeError, ValueError):
+        finding = f"at: {together[0]['at']!r} is no timestamp"
+        raise _MistakeError(finding, f"Write {_EXAMPLES['timestamp']}", line) from None
+    if before is not None and at < before:
+        raise _MistakeError(f"at: {at.isoformat()} is before the one above", "Rows arrive one after the other", line)
+    return at
 
 
 def _batch(step: Any, form: Form, line: int) -> tuple[Wire | Row | Delete, ...]:
     if not isinstance(step, list):
-        raise _MistakeError(f"{step!r} is no batch", "Write [row, row], or restart", line)
+        raise _MistakeError(f"{step!r} is no batch", "Write [row, row], restart, or at: with a time", line)
     return tuple(_given(row, form) for row in step)
 
 

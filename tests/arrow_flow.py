@@ -36,7 +36,10 @@ class ArrowOwner:
 
     def bronze(self) -> None:
         """Take into bronze what was sent since the last time, as one ingest batch."""
-        rows: pa.Table = self.log.batch()
+        self.take(self.log.batch())
+
+    def take(self, rows: pa.Table) -> None:
+        """Take these records into bronze, as one ingest batch."""
         for writer in self.flow.bronze:
             writer.take_arrow(rows, self.committer)
 

@@ -13,6 +13,7 @@ from deltaworks import catalog
 from deltaworks.control.commands import Command
 from deltaworks.engine import commands
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.clocks import Clocks
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.ledger import Ledger
@@ -96,6 +97,7 @@ class Owner:
         self.only = only
         self.spark, self.settings, self.app, self.path, self.suspends = spark, settings, app, path, suspends
         self.now = 0.0
+        self.clocks = Clocks(wall=START.replace(year=2030).timestamp)  # no event of a test is beyond it unawares
         self.catalog = catalog.load(settings.project)
         self.epoch, self.commits, self.crash_at = epoch, 0, -1
         self.flow = self.start()
@@ -107,7 +109,7 @@ class Owner:
         mend(self.app, inputs, lake=self.settings.lake, guard=self._guard)
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
-            path=self.path, clock=lambda: self.now, suspends=self.suspends,
+            path=self.path, clock=lambda: self.now, suspends=self.suspends, clocks=self.clocks,
         )  # fmt: skip
         if self.only:
             self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name in self.only]

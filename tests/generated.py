@@ -259,7 +259,7 @@ def _events(choice: Choice, chance: Random, count: int) -> list[Record]:
         elif roll < 0.15:
             made.append(Record(topic="events", value=chance.choice([None, b"", b"{", b"\xff", b'{"id": 1}'])))
         else:
-            happened = START + timedelta(minutes=number) - timedelta(minutes=90 if roll < 0.3 else 0)
+            happened = START - timedelta(minutes=count - number) - timedelta(minutes=90 if roll < 0.3 else 0)
             row = {"id": f"e{number}", "happened": happened.isoformat()}
             row |= {n: _json(v, days=False) for n, v in _values(chance, list(COLUMNS), choice.dedupe).items()}
             made.append(Record(topic="events", value=json.dumps(row).encode(), partition=number % 2))

@@ -11,7 +11,7 @@ NAMES = ("customers", "products", "stock", "orders", "order_lines")
 
 
 def view(number: int, *, at: datetime = START, page: str = "/", event: str | None = None, user: int = 1) -> Record:
-    """A page view, well-formed."""
+    """A page view, well-formed, that arrives when it happens, and none before START."""
     document = {
         "event_id": event or f"e{number}",
         "event_time": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -20,7 +20,8 @@ def view(number: int, *, at: datetime = START, page: str = "/", event: str | Non
         "page": page,
         "referrer": None,
     }
-    return Record(topic="page_views", value=json.dumps(document).encode(), key=str(user).encode(), partition=user % 2)
+    value, key = json.dumps(document).encode(), str(user).encode()
+    return Record(topic="page_views", value=value, key=key, partition=user % 2, at=max(at, START))
 
 
 def broken(value: bytes) -> Record:

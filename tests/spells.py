@@ -149,7 +149,7 @@ def record(topic: str, number: int, member: int | None, at: datetime) -> Record:
         value: Row = {"note_id": f"n{number}", "written_at": millis, "member_id": member, "words": number % 7}
     else:
         value = {"reply_id": f"r{number}", "replied_at": millis, "member_id": member}
-    return Record(topic=topic, value=json.dumps(value).encode())
+    return Record(topic=topic, value=json.dumps(value).encode(), at=max(at, START))
 
 
 def records(batches: int, each: int) -> Iterator[list[Record]]:

@@ -230,7 +230,7 @@ def _take_again(
     filtered = min(max(came.filtered, others - totals.duplicate), others, totals.filtered)
     was = Counts(
         read=read, taken=taken, refused=refused, duplicate=others - filtered, not_mine=came.not_mine, filtered=filtered,
-        expired=expired, warned=came.warned,
+        expired=expired, warned=came.warned, ahead=came.ahead,
     )  # fmt: skip
     entry = own.entry.follow("redo", counts=Counts() - was, position=place, ingest_seq=upto)
     committer.mark(own, entry)

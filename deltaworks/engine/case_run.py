@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -122,6 +122,7 @@ class _Run:
         self.declared, self.settings, self.spark = catalog[case.table], settings, spark
         self.catalog = _below(catalog, case.table)
         self.late_by = dict(_lateness(case, catalog))
+        self.arrivals = dict(_arrivals(case))
         self.epoch = self.sent = 0
         self.restart()
 
@@ -194,7 +195,7 @@ class _Run:
         topic = reads.topic if isinstance(reads, Json) else self.catalog[bronze].topics[0]
         rows = []
         for record in records:
-            number, at = self._arrive()
+            number, at = self._arrive(record)
             coordinates = {"topic": topic, "partition": 0, "offset": number, "timestamp": at}
             rows.append({**coordinates, "key": record.key, "value": record.value})
         return pa.Table.from_pylist(rows, schema=_KAFKA)
@@ -205,7 +206,7 @@ class _Run:
         seq = table.entry.ingest_seq + 1
         made = [self._stored(row, seq) for row in rows]
         counts = Counts(read=len(made), taken=len(made))
-        position = replace(table.entry.position, mark=self._mark(declared, table.entry.position.mark, made))
+        position = replace(table.entry.position, mark=self._mark(declared, table.entry.position.mark, rows))
         entry = table.entry.follow("batch", counts=counts, ingest_seq=seq, position=position)
         committer = self._committer()
         if not declared.keys:
@@ -218,27 +219,36 @@ class _Run:
     def _committer(self) -> Committer:
         return Committer(spark=None, arrow_bytes_max=self.settings.arrow_bytes_max, guard=_always)
 
-    def _mark(self, declared: Declared, mark: int | None, rows: Sequence[Mapping[str, object]]) -> int | None:
+    def _mark(self, declared: Declared, mark: int | None, rows: Sequence[Row | Delete]) -> int | None:
         """How far event time has come with these rows."""
         event_time = declared.table.event_time
         if event_time is None or not isinstance(declared.table.kept_as, Append):
             return mark
-        times = [_micros(at) for row in rows if (at := row[event_time]) is not None]
+        timed = [row for row in rows if not isinstance(row, Delete) and row[event_time] is not None]
+        times = [_come(row[event_time], self.arrivals.get(id(row))) for row in timed]
         return max([*times, *([] if mark is None else [mark])], default=None)
 
     def _stored(self, row: Row | Delete, seq: int) -> dict[str, object]:
         """A row with the engine's own columns; those that its table does not have are left out later."""
-        number, at = self._arrive()
+        number, at = self._arrive(row)
         values = row.keys if isinstance(row, Delete) else row
         late_by = self.late_by.get(id(row), 0)
         own = {"_seq": seq, "_arrived": at, "_source": f"{number:020d}", "_late_by": late_by}
         own["_gone"] = isinstance(row, Delete)
         return {**values, **own}
 
-    def _arrive(self) -> tuple[int, datetime]:
+    def _arrive(self, row: Wire | Row | Delete) -> tuple[int, datetime]:
         """A row's number in the case and its time of arrival."""
         number, self.sent = self.sent, self.sent + 1
-        return number, _FIRST_ARRIVAL + number * _BETWEEN_ARRIVALS
+        return number, self.arrivals.get(id(row), _FIRST_ARRIVAL + number * _BETWEEN_ARRIVALS)
+
+
+def _arrivals(case: Case) -> Iterator[tuple[int, datetime]]:
+    """Each given row, by identity, of which the case says when it arrives."""
+    for step in case.steps:
+        if step != "restart" and step.at is not None:
+            for rows in step.rows.values():
+                yield from ((id(row), step.at) for row in rows)
 
 
 def _lateness(case: Case, catalog: Catalog) -> Iterator[tuple[int, int]]:
@@ -247,13 +257,19 @@ def _lateness(case: Case, catalog: Catalog) -> Iterator[tuple[int, int]]:
         event_time = catalog[name].table.event_time
         if event_time is None or not isinstance(catalog[name].table.kept_as, Append):
             continue
-        steps = [step.rows[name] for step in case.steps if step != "restart"]
-        plain = [[row for row in rows if not isinstance(row, Wire | Delete)] for rows in steps]
+        steps = [step for step in case.steps if step != "restart"]
+        plain = [[row for row in step.rows[name] if not isinstance(row, Wire | Delete)] for step in steps]
         times = [[(row, _micros(at)) for row in rows if (at := row[event_time]) is not None] for rows in plain]
-        found = walk(((seq, max((at for _, at in rows), default=None)) for seq, rows in enumerate(times)), None)
+        come = [[_come(row[event_time], step.at) for row, _ in rows] for rows, step in zip(times, steps, strict=True)]
+        found = walk(((seq, max(reached, default=None)) for seq, reached in enumerate(come)), None)
         for seq, rows in enumerate(times):
             mark = found.before[seq]
             yield from ((id(row), 0 if mark is None else max(0, mark - at)) for row, at in rows)
+
+
+def _come(event_time: object, arrived: datetime | None) -> int:
+    """How far an event has come, as `marks.py` says; one of which it is not said when it arrived is not ahead."""
+    return _micros(event_time) if arrived is None else min(_micros(event_time), _micros(arrived))
 
 
 def _micros(value: object) -> int:

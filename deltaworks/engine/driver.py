@@ -21,6 +21,7 @@ from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
 from deltaworks.engine.broker import Broker
+from deltaworks.engine.clocks import Clocks
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import Orders
 from deltaworks.engine.flow import Flow
@@ -67,6 +68,7 @@ class Driver:
         self.store = Store(settings.control_dsn())
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
+        self.clocks = Clocks()
         self.lock = threading.Lock()
         self.stopping = False
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
@@ -93,6 +95,7 @@ class Driver:
         self.store.declare_apps(self.catalog.apps)
         try:
             self.ownership.take()
+            self.clocks.store_says(self.ownership.lease.acquired_at)
             log.info("app %s is owned with epoch %d", self.app, self.ownership.epoch)
             self.heart.start()
             work()
@@ -193,7 +196,10 @@ class Driver:
             catalog=self.catalog,
             settings=self.settings,
             guard=self.ownership.guard,
+            clocks=self.clocks,
         )
+        if (last := self.flow.last_commit()) is not None:
+            self.clocks.lake_says(last)
         self.flow.fence()
         self.orders = Orders(self.store, self.flow)
         return self.flow

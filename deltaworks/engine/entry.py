@@ -57,7 +57,7 @@ class Position:
     `versions`: tables over tables, input -> last version taken in full.
     `inputs`: which tables those are, input -> its id: another one of its name is another table.
     `epochs`: who committed what was taken last, input -> epoch of that owner; below 0: it, or one before it.
-    `mark`: of events, the latest event time accepted so far, in microseconds since 1970; it never falls.
+    `mark`: how far the events have come that were accepted (`marks.py`), in microseconds since 1970; it never falls.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
     after it, has to be looked at beside what is there.
@@ -90,6 +90,9 @@ class Position:
     kept_from: int | None = None
 
 
+_NO_PLACE = frozenset({"read", "warned", "ahead"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Counts:
     """Where the rows of a batch went.
@@ -99,7 +102,7 @@ class Counts:
     `filtered`: rows that the table's `only=` leaves out, of those that were not refused. `expired`: rows of events that
     were taken, and have gone since, and those that came when their day had gone; of what is computed from them, those
     that had gone before they could be taken. `warned` is no such place: rows that break a warning and go where they go
-    all the same.
+    all the same; nor is `ahead`: rows that were given a time by a clock that was ahead, of bronze by their producer's.
     """
 
     read: int = 0
@@ -112,6 +115,7 @@ class Counts:
     filtered: int = 0
     expired: int = 0
     warned: int = 0
+    ahead: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         """Add up column by column."""
@@ -124,7 +128,7 @@ class Counts:
     @property
     def balanced(self) -> bool:
         """Whether every row that was read is accounted for."""
-        gone = sum(int(getattr(self, f.name)) for f in fields(Counts) if f.name not in ("read", "warned"))
+        gone = sum(int(getattr(self, f.name)) for f in fields(Counts) if f.name not in _NO_PLACE)
         return self.read == gone
 
 

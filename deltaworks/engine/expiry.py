@@ -1,8 +1,9 @@
 """`keep_days`: rows of events that are long past go, and what was computed from them; the ledger counts them.
 
-How far events have come says what is long past, not the clock: where nothing comes, nothing goes. Whole days (UTC) go
-at once, first from what is computed, later from what it is computed from: so each group and each stretch that is there
-can be computed again. From then on no row of before is in the table, whoever brings it and whenever.
+How far events have come says what is long past: where nothing comes, nothing goes. A clock only holds that back, where
+events have come further than the time it is. Whole days (UTC) go at once, first from what is computed, later from what
+it is computed from: so each group and each stretch that is there can be computed again. From then on no row of before
+is in the table, whoever brings it and whenever.
 """
 
 import math
@@ -39,18 +40,25 @@ def kept_from(
     marks: Iterable[int | None],
     readers: Iterable[tuple[Declared, Position]],
     left_out: Iterable[int],
+    now: int,
 ) -> int:
     """The event time from which on a table's rows are kept, in microseconds since 1970; 0 where all are.
 
     `marks`: how far the events have come that it holds, or is computed from. `readers`: those that are computed again
-    from its rows, and where they stand. `left_out`: times of rows about which somebody still has to decide.
+    from its rows, and where they stand. `left_out`: times of rows about which somebody still has to decide. `now`: the
+    time, which a mark is beyond only where clocks are ahead.
     """
     days, known = declared.table.keep_days, list(marks)
     if days is None or None in known:
         return 0
-    found = [_day(mark) - days * micros(_DAY) for mark in known if mark is not None]
+    found = [_day(min(mark, now)) - days * micros(_DAY) for mark in known if mark is not None]
     found += [(position.kept_from or 0) - around(reader) for reader, position in readers]
     return max(0, min([*found, *map(_day, left_out)]))
+
+
+def days_ahead(marks: Iterable[int | None], now: int) -> int:
+    """How many days the events that say what is long past have come further than the time it is."""
+    return max(0, (min((mark for mark in marks if mark is not None), default=now) - now) // micros(_DAY))
 
 
 def expire(

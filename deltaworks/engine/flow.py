@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -17,12 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine import stage
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.clocks import Clocks, believed, believed_spark
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.entry import Counts, Entry, Offsets, Position, ahead
-from deltaworks.engine.expiry import expire, expires, first_kept, kept_from
+from deltaworks.engine.expiry import days_ahead, expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.log import read_log
 from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows, name_of
@@ -129,16 +132,18 @@ class Flow:
         suspends: bool = True,
         only: str | None = None,
         knows_inputs: bool = False,
+        clocks: Clocks | None = None,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
         `path` forces one commit path: "arrow", "spark", or "auto" to choose by bytes. `clock` gives seconds.
         Unless it `suspends`, a table that fails is not suspended: its error is raised. `only`: this table, and its
         inputs as they are, which nobody writes. `knows_inputs`: they were laid out for these tables, and need not be
-        those that rows were taken from.
+        those that rows were taken from. `clocks`: what time it is, this machine's alone unless others are given.
         """
         self.suspends, self._knows_inputs = suspends, knows_inputs
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
+        self.clocks = clocks or Clocks()
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
         self.sides: dict[str, dict[str, OwnedTable]] = {}
@@ -276,6 +281,12 @@ class Flow:
         there = own.path.with_name(f"{own.path.name}__{SUFFIX}").exists()
         return Patches(lambda: self._beside(declared, SUFFIX, PATCHES), there=there)
 
+    def last_commit(self) -> datetime | None:
+        """When earlier owners have committed to bronze for the last time; None where there were none."""
+        tables = [one.table for one in self.bronze if one.table.entry.epoch < self.epoch]
+        logged = [read_log(one.path, one.version) for one in tables]
+        return max((one.at for one in logged if one is not None and one.at is not None), default=None)
+
     def fence(self) -> None:
         """Commit this owner's epoch to every table, so that an older owner's next commit fails.
 
@@ -405,10 +416,14 @@ class Flow:
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
         suit(spark, many_rows=self._large)  # what came before may have been planned for many
-        rows = None
+        rows, until = None, self.clocks.believed_until()
         if not self._large:
             with PLANS.paused():
                 rows = collected(batch, during="read")
+        if rows is None:
+            batch = believed_spark(batch, until)
+        else:
+            rows = believed(rows, until)
         took = 0
         for writer in self.bronze:
             turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)
@@ -648,19 +663,24 @@ class Flow:
                 raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
             yield {"expired": 0}
         events = [name] if isinstance(declared.table.kept_as, Append) else declared.inputs
+        now, marks = self.clocks.earliest(), [self.inputs[one].table.entry.position.mark for one in events]
+        ahead = {"days_ahead": days} if (days := days_ahead(marks, now)) else {}
+        if ahead:
+            log.warning("%s: its events have come %d days further than the time it is, and expire by that", name, days)
         before = kept_from(
             declared,
-            marks=[self.inputs[one].table.entry.position.mark for one in events],
+            marks=marks,
             readers=[
                 (one.declared, one.table.entry.position)
                 for one in over
                 if not isinstance(one, ViewWriter)  # it follows what goes
             ],
             left_out=self._left_out(name),
+            now=now,
         )
         if before <= (table.entry.position.kept_from or 0):
-            return {"expired": 0}
-        return {"expired": self.expire_before(name, before, command=command)}
+            return {"expired": 0, **ahead}
+        return {"expired": self.expire_before(name, before, command=command), **ahead}
 
     def expire_before(self, name: str, before: int | None, *, command: int) -> int:
         """The same up to an event time that was decided before (None: there is none), where rows were made again."""

@@ -66,6 +66,7 @@ class Sheet:
     filtered: int
     expired: int
     warned: int
+    ahead: int
     rows: int
     verdict: str
 
@@ -203,6 +204,7 @@ class Ledger:
             filtered=totals.filtered,
             expired=totals.expired,
             warned=totals.warned,
+            ahead=totals.ahead,
             rows=standing.rows,
             verdict=self._verdict(declared, standing),
         )

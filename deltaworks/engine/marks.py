@@ -1,8 +1,11 @@
 """Lateness, decided once: how far event time had come when a row's ingest batch began.
 
-mark(k) is the larger of mark(k-1) and the highest event time accepted in ingest batch k. A row of batch k is late by
-mark(k-1) less its own event time. Batches are walked in order, however many come in one slice, so the verdict does not
-depend on how reads were cut.
+mark(k) is the larger of mark(k-1) and how far the events accepted in ingest batch k have come. A row of batch k is late
+by mark(k-1) less its own event time. Batches are walked in order, however many come in one slice, so the verdict does
+not depend on how reads were cut.
+
+An event comes as far as its own time says, and never further than its arrival: nothing has happened yet that is ahead
+of it, so a sender's clock that is ahead makes nobody late.
 """
 
 import math
@@ -12,9 +15,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from deltaworks.engine.clocks import APART_MAX
 from deltaworks.engine.entry import Entry
 
 
@@ -28,7 +32,7 @@ class Walk:
 
 
 def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
-    """Walk ingest batches, each with its highest event time, from the mark that the table has come to."""
+    """Walk ingest batches, each with how far its events came, from the mark that the table has come to."""
     before: dict[int, int | None] = {}
     raised = []
     for seq, high in sorted(highest):
@@ -51,10 +55,23 @@ def walk_as_recorded(batches: Iterable[int], mark: int | None, marks: Sequence[t
 
 
 def highest_in(rows: pa.Table, event_time: str) -> list[tuple[int, int | None]]:
-    """Each ingest batch of the rows with its highest event time in microseconds; `rows` has `_seq`."""
-    batches = pa.table({"seq": rows["_seq"], "time": _micros(rows, event_time)})
+    """Each ingest batch of the rows, and how far they came, in microseconds; `rows` has `_seq` and `_arrived`."""
+    come = pc.min_element_wise(_micros(rows, event_time), _micros(rows, "_arrived"), skip_nulls=False)
+    batches = pa.table({"seq": rows["_seq"], "time": come})
     batches = batches.group_by("seq").aggregate([("time", "max")])
     return list(zip(batches["seq"].to_pylist(), batches["time_max"].to_pylist(), strict=True))
+
+
+def ahead_in(rows: pa.Table, event_time: str) -> int:
+    """How many rows say that they happened after their arrival, by more than clocks are apart."""
+    ahead = pc.subtract(_micros(rows, event_time), _micros(rows, "_arrived"))
+    return int(pc.sum(pc.greater(ahead, APART_MAX)).as_py() or 0)
+
+
+def ahead_of(event_time: str) -> Column:
+    """The same of rows that are too many to collect, to be aggregated."""
+    ahead = F.unix_micros(F.col(event_time).cast("timestamp")) - F.unix_micros("_arrived")
+    return F.count_if(ahead > APART_MAX)
 
 
 def late_by(rows: pa.Table, event_time: str, before: Mapping[int, int | None]) -> pa.Table:
@@ -111,5 +128,7 @@ def stamp_spark(rows: DataFrame, event_time: str, found: Walk) -> DataFrame:
 
 def highest_of(rows: DataFrame, event_time: str) -> list[tuple[int, int | None]]:
     """The same as `highest_in` for rows that are too many to collect."""
-    found = rows.groupBy("_seq").agg(F.max(F.unix_micros(F.col(event_time).cast("timestamp")))).collect()
+    time = F.unix_micros(F.col(event_time).cast("timestamp"))
+    come = F.when(time.isNotNull(), F.least(time, F.unix_micros("_arrived")))
+    found = rows.groupBy("_seq").agg(F.max(come)).collect()
     return [(seq, high) for seq, high in found]

@@ -6,14 +6,17 @@ Kafka's own ids tell: a topic that is made anew has another one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.clocks import disbelieved
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Position
 from deltaworks.engine.gaps import rows_of
@@ -21,6 +24,7 @@ from deltaworks.errors import SourceError
 
 OFFSETS_COMPARED_MAX = 20
 """Of each partition, before the position: the records of all partitions are in memory at once."""
+_NOT_KEPT = -2  # instead of the time of a record whose producer's clock was ahead: bronze has another one
 START_SECONDS_MAX = 15.0
 ANSWER_SECONDS_MAX = 60.0
 """A broker that was killed is back in this time; if not, the batch that nobody vouches for is read again."""
@@ -55,7 +59,8 @@ def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[
     that was not read is no finding beside one that was: a broker that is killed forgets what it has just deleted.
     """
     wanted = _before(position, edges)
-    rows, found = set(_rows(bronze, wanted)), list(broker.records(wanted))
+    rows = set(_rows(bronze, wanted))
+    found = [one if one in rows else _as_kept(one, rows) for one in broker.records(wanted)]
     read = {(row.topic, row.partition, row.offset) for row in rows}
     known = {(record.topic, record.partition) for record in found if record in rows}
     for record in found:
@@ -107,6 +112,14 @@ def _rows(bronze: Path, wanted: Collection[Span]) -> list[Record]:
     ]
     columns = {name: ds.field(name) for name in ("topic", "offset", "key", "value")}
     columns["partition"] = ds.field("partition").cast(pa.string())
-    columns["time"] = ds.field("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    columns["time"] = ds.field("timestamp")
     found = rows_of(bronze).to_table(columns=columns, filter=reduce(or_, where))
-    return [Record(**row) for row in found.to_pylist()]
+    millis = pc.floor_temporal(found["time"], unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    times = pc.if_else(disbelieved(found["time"]), _NOT_KEPT, millis)
+    return [Record(**row) for row in found.set_column(found.column_names.index("time"), "time", times).to_pylist()]
+
+
+def _as_kept(record: Record, rows: Collection[Record]) -> Record:
+    """The record as bronze has it, if bronze did not believe its time."""
+    kept = replace(record, time=_NOT_KEPT)
+    return kept if kept in rows else record

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.clocks import BY_PRODUCER
 from deltaworks.engine.entry import Position
 from deltaworks.engine.same_log import made_anew
 
@@ -24,10 +25,11 @@ BRONZE = pa.schema(
         ("_seq", pa.int64()),
     ]
 )
-"""What bronze keeps: Kafka's bytes and coordinates, the broker's time, and the ingest batch."""
+"""What bronze keeps: Kafka's bytes and coordinates, the time of arrival, and the ingest batch."""
 
 FETCH_WAIT_MS_MAX = 10
 """So long a broker waits for more; Spark asks for what is there already."""
+_CREATE_TIME = 0  # Kafka's number of it
 
 
 def start_from(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> Position:
@@ -90,4 +92,5 @@ def _topic(
         .option("includeHeaders", "true")
         .load()
     )
-    return source.select("topic", "partition", "offset", F.col("timestamp"), "key", "value", "headers")
+    told = (F.col("timestampType") == _CREATE_TIME).alias(BY_PRODUCER)
+    return source.select("topic", "partition", "offset", F.col("timestamp"), "key", "value", "headers", told)

@@ -231,6 +231,22 @@ def _topics(settings: Settings) -> Iterator[Finding]:
         yield _ok("topics", f"{len(settings.topics)} as declared")
 
 
+def _arrival(settings: Settings) -> Iterator[Finding]:
+    """Whether the broker says when a record came, so that a sender's clock that is ahead is found out by another one.
+
+    Of changes too: Connect's clock is another one than the broker's.
+    """
+    if "kafka" not in stack.state(settings).parts:
+        return
+    read = {topic for declared in catalog.readable(settings.project).values() for topic in declared.topics}
+    found = list(kafka.of_producers_time(settings, read))
+    for topic in found:
+        told = f"{topic} has the times of its producers: one whose clock is ahead arrives in the future"
+        yield _warn("arrival", told, f"Set {kafka.TIMESTAMP_TYPE}={kafka.BY_BROKER} for it, or for the broker")
+    if read and not found:
+        yield _ok("arrival", f"the broker says when records of {len(read)} topics came")
+
+
 def _connector(settings: Settings) -> Iterator[Finding]:
     found = connect.connector_of(settings) if "connect" in stack.state(settings).parts else None
     if found is None:
@@ -358,4 +374,15 @@ def _fail(check: str, finding: str, next_step: str) -> Finding:
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc/net/tcp writes them on little-endian machines
 LOOPBACK = frozenset({"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"})
 _MACHINE: tuple[Check, ...] = (_environments, _java, _jars, _ports, _disk, _clock, _secrets)
-_STACK: tuple[Check, ...] = (_parts, _loopback, _airflow, _apps, _topics, _connector, _connect_log, _captured, _slot)
+_STACK: tuple[Check, ...] = (
+    _parts,
+    _loopback,
+    _airflow,
+    _apps,
+    _topics,
+    _arrival,
+    _connector,
+    _connect_log,
+    _captured,
+    _slot,
+)

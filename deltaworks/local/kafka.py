@@ -4,7 +4,7 @@ import base64
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder
 from deltaworks.settings import ROOT, Settings, TopicSettings
 
+TIMESTAMP_TYPE, BY_BROKER = "message.timestamp.type", "LogAppendTime"
 _SECONDS_MAX = 30.0
 _LOGGING = """\
 status=warn
@@ -52,7 +53,7 @@ _SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     # a record arrives when the broker takes it, whatever a producer's clock says: copies are told by this time
-    "log.message.timestamp.type": "LogAppendTime",
+    "log.message.timestamp.type": BY_BROKER,
     "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -179,6 +180,16 @@ def differences(settings: Settings) -> Iterator[str]:
         for key, value in topic_config(topic).items():
             if found[key].value != value:
                 yield f"{name} has {key} {found[key].value}, declared {value}"
+
+
+def of_producers_time(settings: Settings, topics: Collection[str]) -> Iterator[str]:
+    """Which of these topics hand on the time that a producer gave, instead of the broker's when it wrote the record."""
+    admin = admin_client(settings)
+    known = admin.list_topics(timeout=_SECONDS_MAX).topics
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted({*topics} & known.keys())]
+    for resource, answer in (admin.describe_configs(resources) if resources else {}).items():
+        if answer.result(timeout=_SECONDS_MAX)[TIMESTAMP_TYPE].value != BY_BROKER:
+            yield resource.name
 
 
 def topic_config(topic: TopicSettings) -> dict[str, str]:

@@ -18,7 +18,7 @@ class Column:
     """One column: Spark's name of the type; `wire` says how the source encodes it where that is not the obvious way.
 
     `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number),
-    `arrival` (no field of the source, but the broker's time of the record, which is the same in every replay).
+    `arrival` (no field of the source, but the time at which the record came, which is the same in every replay).
     `previously`: the name that the source gave it before; counts where a record lacks the present one.
     """
 
@@ -46,15 +46,15 @@ class Table:
     event_time: str | None = None
     subject: str | None = None
     future_max: timedelta = days(1)
-    """Of events: one whose time is further ahead of its arrival is refused, for one wrong clock must not make all that
-    comes after it late."""
+    """Of events: one whose time is further ahead of its arrival is refused. One that is ahead by less counts where its
+    time says, and makes nobody late: for others events have come no further than they have arrived."""
     late: Late | None = None
     partition_by: str | DayOf | None = None
     """A column, or the day of one: rows of one value lie in files of their own, which merges and deletions by range
     find without opening the others. A table cannot change it later."""
     keep_days: int | None = None
     """Of events and what is computed from them: rows are deleted when their event time is so many days before the
-    latest one. Of a group or a session that is to be the time at which it begins."""
+    latest one that has come, and before today. Of a group or a session that is to be the time at which it begins."""
     serves: Postgres | None = None
     """A copy in the serving database, for look-ups in milliseconds and search by words."""
     publishes: Changelog | Events | None = None

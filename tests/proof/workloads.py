@@ -126,7 +126,7 @@ def _note(name: str, chance: Random, part: int, *, words: int | None = None, lat
     at = START + timedelta(minutes=part) - back
     words = chance.randrange(9) if words is None else words
     value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": words}
-    return Record(topic="notes", value=json.dumps(value).encode())
+    return Record(topic="notes", value=json.dumps(value).encode(), at=max(at, START))
 
 
 def _member(number: int, city: str, dues: int) -> Record:

@@ -26,10 +26,10 @@ def project(folder: Path, late: str = "correct") -> Settings:
     return Settings.load(copy.folder, environment={}, data=folder / "data")
 
 
-def note(name: str, at: datetime, *, words: int = 1) -> Record:
-    """Give a note on the wire; all arrive at one time."""
+def note(name: str, at: datetime, *, words: int = 1, arrives: datetime = START) -> Record:
+    """Give a note on the wire; all arrive at one time, unless it is said."""
     value = {"note_id": name, "written_at": round(at.timestamp() * 1000), "member_id": 1, "words": words}
-    return Record(topic="notes", value=json.dumps(value).encode())
+    return Record(topic="notes", value=json.dumps(value).encode(), at=arrives)
 
 
 def take(owner: Owner, log: Log, records: Iterable[Record]) -> None:
@@ -57,9 +57,9 @@ def test_a_row_is_late_against_the_batches_before_its_own(spark: SparkSession, t
     owner, log = Owner(spark, project(tmp_path), "tiny", path=path, only=NOTES), Log()
 
     take(owner, log, [note("a", START), note("b", START - 5 * HOUR)])
-    take(owner, log, [note("c", START - HOUR), note("a", START), note("d", START + HOUR)])
+    take(owner, log, [note("c", START - HOUR), note("a", START), note("d", START + HOUR, arrives=START + HOUR)])
     owner.start()
-    take(owner, log, [note("e", START), note("f", START + HOUR)])
+    take(owner, log, [note("e", START), note("f", START + HOUR, arrives=START + HOUR)])
 
     assert lateness(owner) == {"a": 0, "b": 0, "c": 3600, "d": 0, "e": 3600, "f": 0}
     assert owner.verdicts() == {"ok"}
@@ -69,14 +69,15 @@ def test_a_row_is_late_against_the_batches_before_its_own(spark: SparkSession, t
 def test_a_time_that_is_not_believed_is_refused_and_moves_no_mark(
     spark: SparkSession, tmp_path: Path, path: str
 ) -> None:
-    """A day ahead of the arrival is believed, a millisecond more is not."""
+    """A day ahead of the arrival is believed, a millisecond more is not; nobody is late by either."""
     owner, log = Owner(spark, project(tmp_path), "tiny", path=path, only=NOTES), Log()
     day, millisecond = timedelta(days=1), timedelta(milliseconds=1)
 
     take(owner, log, [note("bound", START + day), note("beyond", START + day + 2 * millisecond)])
     take(owner, log, [note("after", START)])
 
-    assert lateness(owner) == {"bound": 0, "after": 86_400}
+    assert lateness(owner) == {"bound": 0, "after": 0}
+    assert owner.flow.inputs["silver.notes"].table.entry.totals.ahead == 1
     assert [row["reason"] for row in owner.rows("silver.notes__quarantine")] == ["written_at: future"]
     assert owner.verdicts() == {"ok"}
 

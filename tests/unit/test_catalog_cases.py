@@ -111,7 +111,35 @@ MISTAKES = [
     Mistake(
         "case: batch",
         [Edit(DAYS_CASE, "    - restart", "    - reboot")],
-        [Finding(place=f"{DAYS_CASE}:3", finding="'reboot' is no batch", next_step="Write [row, row], or restart")],
+        [
+            Finding(
+                place=f"{DAYS_CASE}:3",
+                finding="'reboot' is no batch",
+                next_step="Write [row, row], restart, or at: with a time",
+            )
+        ],
+    ),
+    Mistake(
+        "case: no time of arrival",
+        [Edit(DAYS_CASE, "    - restart", "    - at: noon")],
+        [
+            Finding(
+                place=f"{DAYS_CASE}:3",
+                finding="at: 'noon' is no timestamp",
+                next_step='Write a time with its zone, as in "2026-11-21T10:00:00Z"',
+            )
+        ],
+    ),
+    Mistake(
+        "case: arrival before arrival",
+        [Edit(DAYS_CASE, "    - restart", '    - at: "2025-11-22T00:00:00Z"\n    - at: "2025-11-21T00:00:00Z"')],
+        [
+            Finding(
+                place=f"{DAYS_CASE}:3",
+                finding="at: 2025-11-21T00:00:00+00:00 is before the one above",
+                next_step="Rows arrive one after the other",
+            )
+        ],
     ),
     Mistake(
         "case: refused unknown",

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.marks import Walk, highest_in, late_by, walk, walk_as_recorded
+from deltaworks.engine.marks import Walk, ahead_in, highest_in, late_by, walk, walk_as_recorded
 from deltaworks.engine.parsing.timely import Timely
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -46,7 +46,8 @@ def test_a_walk_of_long_ago_is_done_again_as_it_was() -> None:
 
 
 def stamped_by(rows: pa.Table, event_time: str, mark: int | None) -> tuple[pa.Table, Walk]:
-    """Stamp rows as a batch's are."""
+    """Stamp rows as a batch's are that arrived long after they happened."""
+    rows = rows.append_column("_arrived", pa.array([NOON.replace(year=2030)] * rows.num_rows, MICROS))
     found = walk(highest_in(rows, event_time), mark)
     return late_by(rows, event_time, found.before), found
 
@@ -78,6 +79,26 @@ def test_no_rows_have_no_mark() -> None:
     stamped, found = stamped_by(rows, "at", 7)
 
     assert (stamped.num_rows, stamped.column_names[-1], found.mark) == (0, "_late_by", 7)
+
+
+@pytest.mark.parametrize("kind", [MICROS, pa.date32()])
+def test_an_event_comes_no_further_than_its_arrival(kind: pa.DataType) -> None:
+    """Of each batch the one that comes furthest; where an event has no time its arrival says nothing."""
+    day = timedelta(days=1)
+    times = [NOON + day, NOON - day, NOON - day, None]
+    rows = pa.table(
+        {
+            "at": pa.array([at and (at if kind == MICROS else at.date()) for at in times], kind),
+            "_seq": pa.array([1, 1, 2, 2], pa.int64()),
+            "_arrived": pa.array([NOON] * 4, MICROS),
+        }
+    )
+
+    found = dict(highest_in(rows, "at"))
+
+    before = NOON - day if kind == MICROS else (NOON - day).replace(hour=0)
+    assert found == {1: int(NOON.timestamp()) * 10**6, 2: int(before.timestamp()) * 10**6}
+    assert ahead_in(rows, "at") == 1
 
 
 @pytest.mark.parametrize("kind", [MICROS, pa.date32()])

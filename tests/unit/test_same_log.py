@@ -6,15 +6,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.clocks import BY_PRODUCER, Clocks, believed
 from deltaworks.engine.gaps import Stretch
 from deltaworks.engine.ledger import Ledger
 from deltaworks.engine.same_log import SameTopics
 from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
+from tests.flows import START
 from tests.shop_rows import view
 
 TOPIC, ROWS = "page_views", 30
@@ -70,6 +73,23 @@ def test_topic_that_was_read_is_read_on(owner: ArrowOwner) -> None:
     for low in (0, ROWS - 1, ROWS):
         starts = owner.flow.begin(edges(owner, low=low), broker=Topic(owner, low=low))
         assert starts[TOPIC]["0"] == ROWS
+
+
+def test_record_whose_time_was_not_believed_is_the_one_that_was_read(tmp_path: Path) -> None:
+    """Bronze has another time of it; another record in its place is told by what it carries."""
+    owner = ArrowOwner(Settings.load(ROOT, environment={}, data=tmp_path), "web")
+    owner.log.send(view(number, at=START + timedelta(days=number), user=0) for number in range(ROWS))
+    until = Clocks(wall=START.timestamp).believed_until()
+    rows = owner.log.batch()
+    owner.take(believed(rows.append_column(BY_PRODUCER, pa.array([True] * ROWS)), until))
+    last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
+
+    owner.start()
+    owner.flow.begin(edges(owner), broker=Topic(owner))
+
+    for change in ({"key": None}, {"value": b"{}"}):
+        with pytest.raises(SourceError, match=f"another record at {ROWS - 1} than was read"):
+            owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(last, **change)))
 
 
 @pytest.mark.parametrize("low", [0, ROWS - 1])

@@ -20,6 +20,8 @@ from deltaworks.engine.expiry import still_kept, taken_of
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.marks import (
     Walk,
+    ahead_in,
+    ahead_of,
     highest_in,
     highest_of,
     late_by,
@@ -92,6 +94,8 @@ class AppendWriter(OverBronze):
             counts, taken=rows.num_rows, duplicate=offered - first, expired=first - rows.num_rows
         )  # fmt: skip
         event_time = self.declared.table.event_time
+        if event_time is not None:
+            counts = replace(counts, ahead=ahead_in(rows, event_time))
         low, high = span(rows, event_time)
         if event_time is None:
             rows = rows.append_column("_late_by", pa.array([0] * rows.num_rows, pa.int64()))
@@ -118,10 +122,12 @@ class AppendWriter(OverBronze):
             rows = rows.join(copies, "_source", "left_anti")
         try:
             event_time = self.declared.table.event_time
-            spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
+            spans = [F.lit(None), F.lit(None), F.lit(0)]
+            if event_time is not None:
+                spans = [F.min(event_time), F.max(event_time), ahead_of(event_time)]
             first = rows.count() if self.progress.position.kept_from else None
             rows = still_kept(rows, self.declared, self.progress.position)
-            count, low, high = rows.agg(F.count("*"), *spans).collect()[0]
+            count, low, high, ahead = rows.agg(F.count("*"), *spans).collect()[0]
             expired = 0 if first is None else first - count
             if event_time is None:
                 rows = rows.withColumn("_late_by", F.lit(0).cast("bigint"))
@@ -129,7 +135,7 @@ class AppendWriter(OverBronze):
                 rows = stamp_spark(rows, event_time, self._walk(highest_of(rows, event_time)))
             rows = rows.select(*self.table.schema.names)
             copied = counts.read - counts.refused - counts.not_mine - counts.filtered - count - expired
-            counts = replace(counts, taken=count, duplicate=copied, expired=expired)
+            counts = replace(counts, taken=count, duplicate=copied, expired=expired, ahead=ahead)
             self.seen.forget()
             committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
         finally:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
+from deltaworks.engine.clocks import disbelieved, disbelieved_spark
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry, Position, Replay
 from deltaworks.engine.gaps import Stretch, booked
@@ -51,7 +52,8 @@ class RawWriter:
         rows = rows.append_column("_seq", pa.array([seq] * rows.num_rows, pa.int64())).cast(BRONZE)
         grouped = rows.group_by(["topic", "partition"]).aggregate([("offset", "max"), ("offset", "count")])
         reach = [(r["topic"], r["partition"], r["offset_max"] + 1, r["offset_count"]) for r in grouped.to_pylist()]
-        entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX))
+        ahead = pc.sum(disbelieved(rows["timestamp"])).as_py() or 0
+        entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX), ahead=ahead)
         committer.commit(self.table, rows, entry)
         self.source.fresh = Fresh(after=seq - 1, upto=seq, rows=rows)
         return Turn(table=self.declared.name, counts=entry.counts)
@@ -62,12 +64,13 @@ class RawWriter:
         rows = rows.where(F.col("topic").isin(*self.declared.topics)).where(_beyond(self.table.entry.position))
         rows = rows.persist(StorageLevel.DISK_ONLY)  # read Kafka once for the counts and the commit
         try:
-            grouped = rows.groupBy("topic", "partition").agg(F.max("offset"), F.count("*")).collect()
+            ahead = F.count_if(disbelieved_spark())
+            grouped = rows.groupBy("topic", "partition").agg(F.max("offset"), F.count("*"), ahead).collect()
             if not grouped:
                 return None
             seq = self.table.entry.ingest_seq + 1
             reach = [(r[0], r[1], r[2] + 1, r[3]) for r in grouped]
-            entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX))
+            entry = self._entry(seq, reach, self._vouched(ANSWER_SECONDS_MAX), ahead=sum(r[4] for r in grouped))
             committer.commit(self.table, rows.withColumn("_seq", F.lit(seq).cast("bigint")), entry)
             self.source.fresh = None
             return Turn(table=self.declared.name, counts=entry.counts)
@@ -124,7 +127,7 @@ class RawWriter:
         self.before_commit(seconds_max)
         return [self.explained.popleft() for _ in range(count)]
 
-    def _entry(self, seq: int, reach: Reach, found: Iterable[Stretch]) -> Entry:
+    def _entry(self, seq: int, reach: Reach, found: Iterable[Stretch], *, ahead: int) -> Entry:
         last = self.table.entry.position
         offsets = _deep(self.start.offsets, last.offsets)
         rows = _deep(last.rows)
@@ -138,7 +141,7 @@ class RawWriter:
             last, offsets=offsets, rows=rows, first=_deep(self.start.first, last.first), lost=self.start.lost
         )
         position, gaps = booked(position, found)
-        counts = Counts(read=read, taken=read)
+        counts = Counts(read=read, taken=read, ahead=ahead)
         return self.table.entry.follow("batch", counts=counts, position=position, ingest_seq=seq, gaps=gaps)
 
 
