@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.clocks import BY_PRODUCER
 from deltaworks.settings import Settings
 from tests.flows import START, Crash, Log, Owner, Record
 from tests.tiny_project import Project
@@ -123,4 +125,26 @@ def test_death_between_the_late_rows_and_the_table(spark: SparkSession, tmp_path
 
     assert owner.flow.sides["gold.notes_per_day"]["late"].rows() == 1
     assert days(owner) == [("2026-11-20", 2)]
+    assert owner.verdicts() == {"ok"}
+
+
+@PATHS
+def test_producers_are_believed_up_to_the_time_it_is(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    """Whose clock is ahead arrives a minute from now, in bronze for good; whose is in 2099 is refused."""
+    owner, log = Owner(spark, project(tmp_path), "tiny", path=path, only=NOTES), Log()
+    owner.clocks.wall = START.timestamp
+    bound, far = START + timedelta(minutes=1, microseconds=1), START.replace(year=2099)
+
+    log.send([note("right", START), note("far", far, arrives=far), note("fast", START + HOUR, arrives=START + HOUR)])
+    rows = log.batch()
+    owner.take(rows.append_column(BY_PRODUCER, pa.array([True] * rows.num_rows)))
+    take(owner, log, [note("next", START)])
+
+    bronze = owner.flow.inputs["bronze.letters"].table
+    bronze.reopen()
+    kept = bronze.read(["timestamp", "offset"]).sort_by("offset")["timestamp"].to_pylist()
+    assert kept[1:3] == [bound, bound]
+    assert (bronze.entry.totals.read, bronze.entry.totals.ahead) == (4, 2)
+    assert lateness(owner) == {"right": 0, "fast": 0, "next": 60}
+    assert [row["reason"] for row in owner.rows("silver.notes__quarantine")] == ["written_at: future"]
     assert owner.verdicts() == {"ok"}
