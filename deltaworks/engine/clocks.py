@@ -7,7 +7,7 @@ what is believed of a producer by the one that is furthest ahead.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,6 +51,12 @@ class Clocks:
     def earliest(self) -> int:
         """What the clock says that is furthest behind."""
         return min(self._now().values())
+
+    def today(self) -> date:
+        """The day (UTC) by this machine's clock or the control store's, the earlier one."""
+        now = self._now()
+        now.pop("lake", None)  # it is behind by as long as nobody owned the app
+        return datetime.fromtimestamp(min(now.values()) / 1_000_000, UTC).date()
 
     def believed_until(self) -> int | None:
         """The latest time that a producer can have given rightly; None where the machine's clock was set back."""

@@ -1,4 +1,7 @@
-"""Tell the control store which days of a gold table are closed: the first commit of a later day closes a day."""
+"""Tell the control store which days of a gold table are closed: the first commit of a later day closes a day.
+
+A later day is one that has begun by the clock too: a row of tomorrow closes nothing before.
+"""
 
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -15,7 +18,7 @@ class Closing:
 
     def __init__(self, flow: Flow, store: Store) -> None:
         """Take up what an earlier driver may not have been able to tell: the store takes a day only once."""
-        self.store, self._lake = store, flow.settings.lake
+        self.store, self._clocks, self._lake = store, flow.clocks, flow.settings.lake
         self._high: dict[str, date] = {}
         self._untold: dict[tuple[str, str], int] = {}
         for writer in flow.writers:
@@ -25,7 +28,7 @@ class Closing:
     def committed(self, writer: Writer) -> None:
         """After a commit: days before the newest one are closed."""
         name = writer.declared.name
-        high = _day(writer.table.entry.event_high)
+        high = self._newest(writer)
         if name not in self._high and high is not None:
             if writer.declared.layer == "gold" and writer.declared.table.event_time:
                 self._begin(writer)
@@ -46,11 +49,16 @@ class Closing:
             del self._untold[table, day]
 
     def _begin(self, writer: Writer) -> None:
-        high = _day(writer.table.entry.event_high)
+        high = self._newest(writer)
         if high is None or writer.table.outdated is not None:
             return
         self._high[writer.declared.name] = high
         self._close(writer, (day for day in self._days(writer) if day < high))
+
+    def _newest(self, writer: Writer) -> date | None:
+        """The newest day of a table's rows that has begun."""
+        high = writer.table.entry.event_high
+        return None if high is None else min(date.fromisoformat(high[:10]), self._clocks.today())
 
     def _days(self, writer: Writer) -> set[date]:
         """Days that the table has rows of; a batch may bring several, a quiet day none."""
@@ -62,7 +70,3 @@ class Closing:
     def _close(self, writer: Writer, days: Iterable[date]) -> None:
         for day in sorted(days):
             self._untold[writer.declared.name, day.isoformat()] = writer.table.version
-
-
-def _day(text: str | None) -> date | None:
-    return None if text is None else date.fromisoformat(text[:10])

@@ -8,6 +8,8 @@ import pytest
 
 from deltaworks.engine.clocks import APART_MAX, BY_PRODUCER, Clocks, believed, disbelieved
 from deltaworks.engine.entry import Counts
+from deltaworks.engine.flow import Flow
+from deltaworks.engine.log import read_log
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, command
 from tests.clocks import Clock
@@ -154,3 +156,31 @@ def test_producers_are_believed_up_to_the_clock_that_is_furthest_ahead() -> None
     assert alone == int(START.timestamp()) * 10**6 + APART_MAX + 1
     assert with_store == alone + int(HOUR.total_seconds()) * 10**6
     assert clocks.believed_until() is None
+
+
+def test_a_day_has_begun_when_the_clocks_of_owner_and_store_say_so() -> None:
+    """Not by when the last owner worked: that may be long ago."""
+    clocks = Clocks(wall=(START + timedelta(days=2)).timestamp, steady=Clock())
+    clocks.lake_says(START - timedelta(days=9))
+    alone = clocks.today()
+    clocks.store_says(START + timedelta(days=1))
+
+    assert (alone, clocks.today()) == ((START + timedelta(days=2)).date(), (START + timedelta(days=1)).date())
+
+
+def test_an_owner_knows_when_the_one_before_it_committed_last(tmp_path: Path) -> None:
+    """By the log of bronze; of a lake that nobody owned before there is nothing to know."""
+    owner, log = owner_of_views(tmp_path), Log()
+    first = owner.flow.last_commit()
+    log.send([view(1)])
+    owner.take(log.batch())
+    bronze = owner.flow.inputs["bronze.web_events"].table
+    logged = read_log(bronze.path, bronze.version)
+
+    later = Flow(
+        app="web", epoch=owner.epoch + 1, catalog=owner.catalog, settings=owner.settings, guard=lambda: None
+    ).last_commit()
+
+    assert first is None
+    assert logged is not None
+    assert later == logged.at is not None
