@@ -19,11 +19,12 @@ BY_PRODUCER = "_by_producer"
 APART_MAX = 60_000_000  # microseconds that clocks may be apart which somebody keeps
 _MILLISECOND = 1_000  # in microseconds
 _MICROS = pa.timestamp("us", "UTC")
+_GOES_ON = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has the one only, which does not sleep there
 
 
 def _steady() -> float:
     """Seconds that have passed on this machine, also while it slept, which `time.monotonic` leaves out."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(_GOES_ON)
 
 
 @dataclass(kw_only=True)
