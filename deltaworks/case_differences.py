@@ -4,28 +4,42 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import isnan
 from typing import TypeVar
 
 from deltaworks.cases import Case, Refused, Row, Value, Wire
 
-_T = TypeVar("_T", Row, Refused)
+_T = TypeVar("_T", Row, Refused, str)
 _DOUBLE_DIGITS = 12  # the last digits of a sum of doubles depend on the order of the rows
 
 
 def differences(
-    case: Case, *, keys: Sequence[str], rows: Sequence[Row], refused: Sequence[Refused], late: Sequence[Row] = ()
+    case: Case,
+    *,
+    keys: Sequence[str],
+    rows: Sequence[Row],
+    refused: Sequence[Refused],
+    late: Sequence[Row] = (),
+    left_out: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """What is missing, extra or otherwise than the case says, a line each; nothing when all is as it says."""
     wanted, found = [_comparable(row) for row in case.rows], [_comparable(row) for row in rows]
     missing, extra = _unmatched(case.late, late)
     of_late = (*(f"not late: {written(row)}" for row in missing), *(f"late: {written(row)}" for row in extra))
-    return (*_of_rows(wanted, found, keys), *_of_refused(case.refused, refused), *of_late)
+    computed, not_computed = _unmatched(case.left_out, left_out)
+    of_computed = (
+        *(f"can be computed: {one}" for one in computed),
+        *(f"cannot be computed: {one}" for one in not_computed),
+    )
+    return (*_of_rows(wanted, found, keys), *_of_refused(case.refused, refused), *of_late, *of_computed)
 
 
 def _comparable(row: Row) -> Row:
-    return {
-        name: float(f"{value:.{_DOUBLE_DIGITS}g}") if isinstance(value, float) else value for name, value in row.items()
-    }
+    return {name: _double(value) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def _double(value: float) -> float | str:
+    return "NaN" if isnan(value) else float(f"{value:.{_DOUBLE_DIGITS}g}")  # one NaN is as good as another
 
 
 def _of_rows(wanted: Sequence[Row], found: Sequence[Row], keys: Sequence[str]) -> list[str]:

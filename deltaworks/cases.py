@@ -6,6 +6,7 @@
       rows: [{page: /a, minute: "2026-11-21T10:00:00Z", views: 2}]   # the table, in any order
       refused: [[row, reason]]                                       # where the table parses
       late: [row]                                                    # given rows that are set aside as too late
+      left_out: ['["b"] of silver.contacts: CAST_INVALID_INPUT']     # what the transform cannot compute, as reported
 
 Rows of a table name its columns; one that may be null may be left out; `delete: {key: ...}` deletes a row of a table
 with keys. How late a row is follows from the batches as they are given, also where the case runs as one batch.
@@ -39,7 +40,7 @@ _READ_FROM: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "int": (int,),
     "bigint": (int,),
-    "double": (int, float),
+    "double": (int, float, str),
     "string": (str,),
     "binary": (str,),
     "date": (str,),
@@ -50,7 +51,7 @@ _EXAMPLES = {
     "boolean": "true or false",
     "int": "a whole number below 2^31",
     "bigint": "a whole number below 2^63",
-    "double": "a number",
+    "double": 'a number, "NaN", "Infinity" or "-Infinity"',
     "string": "text, in quotes if it looks like a number",
     "binary": r'text, one character for each byte, as in "\x00a"',
     "date": '"2026-11-21"',
@@ -101,6 +102,7 @@ class Case:
     rows: tuple[Row, ...]
     refused: tuple[Refused, ...]
     late: tuple[Row, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,16 +127,19 @@ def load(path: Path, *, shown: str, table: str, inputs: Mapping[str, Form], outp
     document = documents.read(path, shown)
     try:
         _keys_of(document, ("doc", "given", "then"), required=("given", "then"))
-        _keys_of(document["then"], ("rows", "refused", "late"), required=("rows",))
+        _keys_of(document["then"], ("rows", "refused", "late", "left_out"), required=("rows",))
         steps = _steps(document["given"], inputs)
         rows = tuple(_row(one, output) for one in _list(document["then"]["rows"], "then.rows"))
         refused = tuple(_refused(one, steps) for one in _list(document["then"].get("refused", []), "then.refused"))
         late = _late(document["then"].get("late", []), inputs)
+        left_out = tuple(_text(one) for one in _list(document["then"].get("left_out", []), "then.left_out"))
     except _MistakeError as mistake:
         place = f"{shown}:{mistake.line}" if mistake.line else shown
         raise DeclarationError(place, mistake.finding, mistake.next_step) from None
     doc = str(document.get("doc", ""))
-    return Case(name=path.stem, table=table, doc=doc, steps=steps, rows=rows, refused=refused, late=late)
+    return Case(
+        name=path.stem, table=table, doc=doc, steps=steps, rows=rows, refused=refused, late=late, left_out=left_out
+    )
 
 
 def _keys_of(document: Any, known: Sequence[str], required: Sequence[str]) -> None:
@@ -269,6 +274,12 @@ def _late(rows: Any, inputs: Mapping[str, Form]) -> tuple[Row, ...]:
     return tuple(_row(row, form) for row in given)
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _MistakeError(f"{value!r} is no text", 'Write what table test reports behind "cannot be computed: "')
+    return value
+
+
 def typed(value: Any, kind: Type) -> Value:
     """A value of YAML as one of this type; raises ValueError or InvalidOperation if it is none."""
     if type(value) not in _READ_FROM[kind.name]:  # not isinstance: True is an int
@@ -279,6 +290,8 @@ def typed(value: Any, kind: Type) -> Value:
             if not -(2 ** _BITS[kind.name]) <= value < 2 ** _BITS[kind.name]:
                 raise ValueError(value)
         case "double":
+            if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+                raise ValueError(value)
             made = float(value)
         case "binary":
             made = value.encode("latin-1")

@@ -22,7 +22,7 @@ from deltaworks.cases import Batch, Case, Delete, Refused, Row, Wire
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.commit import Clause, Committer, Merge
-from deltaworks.engine.entry import Counts
+from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.marks import walk
 from deltaworks.engine.source import BRONZE
@@ -93,8 +93,10 @@ def run_case(
             run.restart()
         else:
             run.take(step)
-    found = differences(case, keys=run.declared.row_keys, rows=run.rows(), refused=run.refused(), late=run.late())
-    return (*found, *run.left_out())
+    return differences(
+        case, keys=run.declared.row_keys, rows=run.rows(), refused=run.refused(), late=run.late(),
+        left_out=run.left_out(),
+    )  # fmt: skip
 
 
 def _steps(case: Case, way: Way) -> Iterator[Step]:
@@ -172,13 +174,16 @@ class _Run:
 
     def left_out(self) -> list[str]:
         """What the transform could not compute, a line each."""
-        unfit = self.flow.inputs[self.declared.name].table.entry.position.unfit
-        # a row's place is its number in the case
-        return [
-            f"cannot be computed: {f'row {int(one.place) + 1} given' if one.of != self.declared.name else one.place}: "
-            f"{one.error}"
-            for one in unfit
-        ]
+        table = self.flow.inputs[self.declared.name].table
+        table.reopen()
+        return [f"{self._named(one)}: {one.error}" for one in table.entry.position.unfit]
+
+    def _named(self, one: Unfit) -> str:
+        if one.of == self.declared.name:
+            return one.place
+        if one.place.isdecimal():  # coordinates are the row's number in the case
+            return f"row {int(one.place) + 1} given"
+        return f"{one.place} of {one.of}"
 
     def late(self) -> list[Row]:
         """The rows that were set aside as too late; none where a table uses all or drops them."""

@@ -62,7 +62,7 @@ from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Qua
 from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
-from deltaworks.engine.writers.writer import Input, Turn, Writer
+from deltaworks.engine.writers.writer import EVENT, Input, Turn, Writer
 from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError, NoAnswerError
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
@@ -237,6 +237,7 @@ class Flow:
             table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable),
             shared=views > 1,
             told_by=declared.keys or schema.names[:1],
+            placed_by=declared.row_keys or (EVENT,),
         )
 
     def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
@@ -698,7 +699,8 @@ class Flow:
     def _left_out(self, name: str) -> list[int]:
         """Event times of the rows of a table that tables above have left out, in microseconds since 1970."""
         table, column = self.inputs[name].table, self.catalog[name].table.event_time
-        out = {one.place for writer in self._over(name) for one in writer.progress.position.unfit if one.of == name}
+        over = [one for one in self._over(name) if not isinstance(one, ViewWriter)]  # it follows what goes
+        out = {one.place for writer in over for one in writer.progress.position.unfit if one.of == name}
         if not out or column is None:
             return []
         rows = with_places(table, sorted(out))

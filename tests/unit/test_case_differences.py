@@ -49,6 +49,23 @@ def test_rows_of_one_key_are_told_by_column() -> None:
     assert lines == ('differs: {page: "/"}: views: expected 3, found 4; last: expected null, found "2026-11-21"',)
 
 
+def test_what_is_no_number_is_as_the_case_says() -> None:
+    """Though it equals nothing, itself neither."""
+    no_number: Row = {"page": "/", "views": float("nan"), "last": None}
+
+    assert found(no_number, said=(dict(no_number),)) == ()
+    assert found(A, said=(no_number,)) == ('differs: {page: "/"}: views: expected "NaN", found 3',)
+
+
+def test_what_cannot_be_computed_is_as_the_case_says() -> None:
+    """In the words in which it is reported."""
+    said = Case(name="case", table="gold.pages", doc="", steps=(), rows=(), refused=(), left_out=("a: X", "b: X"))
+
+    lines = differences(said, keys=(), rows=(), refused=(), left_out=["b: X", "c: X"])
+
+    assert lines == ("can be computed: a: X", "cannot be computed: c: X")
+
+
 def test_rows_of_other_keys_are_missing_and_extra() -> None:
     """However alike they are: another key is another row."""
     other = {**A, "page": "/x"}

@@ -177,8 +177,8 @@ class Fitting:
 
     def again(self, keys: pa.Table | None) -> list[Unfit]:
         """Those of a view's touched keys (None: all) that were left out before, but for what was decided."""
-        decided = {one.place for one in self.decided}
-        out = [one for one in self.progress.unfit if one.place not in decided]
+        decided, name = {one.place for one in self.decided}, self.progress.table.name
+        out = [one for one in self.progress.unfit if one.of == name and one.place not in decided]
         if keys is None or not out:  # of many keys the texts take a while
             return out
         there = set(keys_as_places(keys))

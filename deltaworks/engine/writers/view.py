@@ -15,9 +15,10 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.feed import changes, shown, snapshot
-from deltaworks.engine.halves import Try
+from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import TooMuchError
 from deltaworks.engine.needed import Wanted, needed
+from deltaworks.engine.poison import is_of_rows, name_of
 from deltaworks.engine.snapshot import Snapshot
 from deltaworks.engine.spark.pushed_keys import PushedKeys
 from deltaworks.engine.transforms import load_keys_from, load_transform
@@ -32,6 +33,7 @@ from deltaworks.engine.writers.fitting import (
     named,
     places_as_keys,
 )
+from deltaworks.engine.writers.input_rows import InputRows
 from deltaworks.engine.writers.replacing import only, replace_keys, semi
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
 from deltaworks.errors import LakeError
@@ -46,17 +48,28 @@ WHOLE_BYTES_MAX = 2**14
 class Touched:
     """Keys to recompute; `keys` None means all of them.
 
-    `parts`: values of some of the key columns; all keys that have them are recomputed too.
+    `parts`: values of some of the key columns; all keys that have them are recomputed too. `rows`: rows of the inputs
+    that are left out and may be computed now; None means all that are.
     """
 
     keys: pa.Table | None
     changes: int
     parts: tuple[pa.Table, ...] = ()
+    rows: tuple[Unfit, ...] | None = None
 
     @property
     def no_key(self) -> bool:
         """Whether there is no whole key."""
         return self.keys is not None and not self.keys.num_rows
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the inputs give for the touched keys, and more; `inputs`: what it was made from where nothing is cut."""
+
+    computed: Rows
+    inputs: Mapping[str, DataFrame]
+    touched: Touched
 
 
 class ViewWriter:
@@ -70,6 +83,7 @@ class ViewWriter:
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared), inputs=tables)
         self.fitting = Fitting(self.progress, own)
+        self.input_rows = InputRows(declared.name, sources, self.computing, self.fitting)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
         for source in sources:
             if source.snapshot is not None:  # its transform may have been mended
@@ -94,11 +108,12 @@ class ViewWriter:
     def try_again(
         self, spark: SparkSession, committer: Committer, wanted: Collection[Unfit], *, command: int
     ) -> Counts:
-        """Bring keys that were left out up to the inputs' present versions, with those that changed since."""
-        keys = places_as_keys([one.place for one in wanted], self.key_schema)
-        touched = self._touched(spark, committer.arrow_bytes_max) if self.behind() else Touched(keys, 0)
-        if touched.keys is not None:
-            touched = replace(touched, keys=self._distinct([touched.keys, keys]))
+        """Bring what was left out up to the inputs' present versions, with the keys that changed since."""
+        touched = Touched(self.key_schema.empty_table(), 0, rows=())
+        if self.behind():
+            touched = self._touched(spark, committer.arrow_bytes_max)
+        rows = [one for one in wanted if one.of != self.declared.name]
+        touched = self._with(touched, [self._left_out(wanted), *self._keys_of_rows(spark, rows)], rows=rows)
         self._reach()
         self.progress.replayed(command)
         return self._bring(spark, committer, touched, tried_again=True)
@@ -114,47 +129,135 @@ class ViewWriter:
     ) -> Counts:
         """Replace the touched keys but those that cannot be computed; says what came of the changes."""
         counts = Counts(read=touched.changes, taken=touched.changes)
+        before, bytes_max = len(self.progress.unfit), committer.arrow_bytes_max
+        self.fitting.leave_out({*self.progress.unfit, *self.fitting.decided})
+        self._rows_again(spark, touched, bytes_max)
         if touched.no_key and not touched.parts:
+            return self._pass_by(committer, counts, before)
+        made: Made | None = None
+        try:
+            made = self._made(spark, touched, bytes_max)
+            if made.touched.no_key:
+                return self._pass_by(committer, counts, before)
+            self._keys_again(spark, made)
+            if tried_again and not touched.changes and len(self.progress.unfit) == before:
+                return counts
+            return self._replace(spark, committer, made, counts, before)
+        except Exception as error:  # one that no key and no row raises alone is raised again
+            with self.fitting.search(error):
+                if made is not None and not isinstance(made.computed, DataFrame):  # a plan gave it: no row of it raises
+                    raise
+                return self._replace_others(spark, committer, touched, made, counts, before, error)
+
+    def _pass_by(self, committer: Committer, counts: Counts, before: int) -> Counts:
+        """Move on where no key was touched; of the rows that are left out some may have gone."""
+        more = len(self.progress.unfit) - before
+        counts += Counts(taken=-more, refused=more)
+        if more:
+            self.progress.pass_by(committer, counts)
+        else:
             self.progress.remember(counts)
-            return counts
-        bytes_max = committer.arrow_bytes_max
+        return counts
+
+    def _made(self, spark: SparkSession, touched: Touched, bytes_max: int) -> Made:
         computed, inputs = self._computed(spark, touched, bytes_max)
         if touched.parts:
             touched = self._whole(spark, touched, computed, bytes_max)
-            if touched.no_key:
-                self.progress.remember(counts)
-                return counts
             if touched.keys is None:  # what was computed may be of the parts alone
                 computed, inputs = self._computed(spark, touched, bytes_max)
+        return Made(computed, inputs, touched)
 
-        def attempt(keys: pa.Table) -> None:
-            evaluate(only(spark, computed, keys))
-
-        before = len(self.progress.unfit)
-        self.fitting.leave_out({*self.progress.unfit, *self.fitting.decided})
-        again = self.fitting.again(touched.keys)
-        still = self._still(again, attempt)
+    def _rows_again(self, spark: SparkSession, touched: Touched, bytes_max: int) -> None:
+        """Rows of the inputs that were left out, and have changed, are left out no more unless they still raise."""
+        out = self.input_rows.out
+        again = {*(out if touched.rows is None else touched.rows)}.intersection(out).difference(self.fitting.decided)
+        still = self.input_rows.still(spark, bytes_max, again)
         self.fitting.leave_out({*self.progress.unfit}.difference(again).union(still))
-        if tried_again and not touched.changes and len(self.progress.unfit) == before:
-            return counts
+
+    def _keys_again(self, spark: SparkSession, made: Made) -> None:
+        """The same for keys that are touched."""
+        again = self.fitting.again(made.touched.keys)
+        still = self._still(again, partial(_evaluate_keys, spark, made.computed))
+        self.fitting.leave_out({*self.progress.unfit}.difference(again).union(still))
+
+    def _replace_others(
+        self, spark: SparkSession, committer: Committer, touched: Touched, made: Made | None, counts: Counts,
+        before: int, error: Exception,
+    ) -> Counts:  # fmt: skip
+        """Replace the touched keys but those that raise alone; where all do, without the rows that make them raise.
+
+        A key tells where it is not whole. A row of an input that raises beside whatever it meets would cost every key.
+        """
+        bytes_max, out = committer.arrow_bytes_max, self.progress.unfit
+        for search in (self._known_rows, self._raising_keys, self._raising_rows, self._raising_keys):
+            found = search(spark, touched, made, bytes_max)
+            if not found:
+                continue
+            self.fitting.leave_out([*out, *found])
+            rows = [one for one in found if one.of != self.declared.name]
+            try:
+                if rows:
+                    out = self.progress.unfit  # they raise, whichever keys do
+                    touched = self._with(touched, self._keys_of_rows(spark, rows), rows=touched.rows or ())
+                    made = self._made(spark, touched, bytes_max)
+                assert made is not None, "of nothing that is made no key raises"
+                done = self._replace(spark, committer, made, counts, before)
+            except Exception as more:
+                if not is_of_rows(more):
+                    raise
+                error = more
+                self.fitting.leave_out(out)
+            else:
+                for one in found:
+                    log.error("%s of %s is left out of %s: %s", one.place, one.of, self.declared.name, one.error)
+                return done
+        raise error
+
+    def _known_rows(self, spark: SparkSession, touched: Touched, made: Made | None, bytes_max: int) -> list[Unfit]:
+        """Rows that were left out before the view's rows gave way to others, and raise again."""
+        del touched, made
+        out = {*self.progress.unfit}
+        known = [one for one in self.fitting.known_before() if one.of != self.declared.name and one not in out]
+        return self.input_rows.still(spark, bytes_max, known)
+
+    def _raising_rows(self, spark: SparkSession, touched: Touched, made: Made | None, bytes_max: int) -> list[Unfit]:
+        """Rows of an input that raise alone, for the touched keys."""
+        del made
+
+        def cut(computed: DataFrame) -> DataFrame:
+            if touched.keys is None or touched.parts:
+                return computed
+            found = only(spark, computed, touched.keys)
+            assert isinstance(found, DataFrame), "of a DataFrame comes one"
+            return found
+
+        return self.input_rows.raising(spark, bytes_max, cut)
+
+    def _raising_keys(self, spark: SparkSession, touched: Touched, made: Made | None, bytes_max: int) -> list[Unfit]:
+        """The touched keys that raise alone, where there are others: those would raise too by a bug."""
+        del touched, bytes_max
+        if made is None or self.computing.of_sessions:  # they are computed whole for each key, so each would raise
+            return []
+        attempt = partial(_evaluate_keys, spark, made.computed)
         try:
-            return self._replace(spark, committer, computed, touched, counts, before)
-        except Exception as error:  # one that no key raises alone is raised again
-            with self.fitting.search(error):
-                if not isinstance(computed, DataFrame):  # a plan gave it: no row of it raises
-                    raise
-                if self.computing.of_sessions:  # they are computed whole for each key, so each would raise
-                    raise
-                keys = self._every_key(spark, inputs, computed) if touched.keys is None else touched.keys
-                self._leave_out_more(keys, attempt, error)
-                return self._replace(spark, committer, computed, touched, counts, before)
+            keys = self._every_key(spark, made) if made.touched.keys is None else made.touched.keys
+            return [] if keys is None else self._keys_that_raise(keys, attempt)
+        except TooManyError:
+            return []
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            return []
 
     def _computed(self, spark: SparkSession, touched: Touched, bytes_max: int) -> tuple[Rows, Mapping[str, DataFrame]]:
         """The rows of the touched keys, and more; with what they were computed from where that was not cut to them."""
         found = self._directly(spark, touched, bytes_max)
         if found is not None:
             return found, {}
-        inputs = {source.table.name: shown(spark, source, bytes_max) for source in self.sources}
+        if self.input_rows.out:
+            inputs = self.input_rows.whole(spark, bytes_max)
+        else:
+            inputs = {source.table.name: shown(spark, source, bytes_max) for source in self.sources}
         many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
         return self.computing.ordinary(spark, inputs, many_rows=many_rows), inputs
 
@@ -163,7 +266,7 @@ class ViewWriter:
 
         Inputs are cut to the rows that the touched keys need: so a turn costs what it changes, not what there is.
         """
-        if not bytes_max or self.computing.planned.plan(spark) is not None:
+        if not bytes_max or self.input_rows.events or self.computing.planned.plan(spark) is not None:
             return None
         whole: dict[str, Snapshot] = {}
         for source in sorted(self.sources, key=lambda one: one.table.bytes(), reverse=True):  # who is too large first
@@ -175,7 +278,7 @@ class ViewWriter:
         for keys, known in given:
             for name, kept in whole.items():
                 self._let_compute(spark, name, kept, known, keys.column_names)
-        return self.computing.directly(spark, needed(whole, given))
+        return self.computing.directly(spark, self.input_rows.without(needed(whole, given)))
 
     def _let_compute(
         self, spark: SparkSession, name: str, kept: Snapshot, known: PushedKeys | None, keys: Sequence[str]
@@ -199,38 +302,36 @@ class ViewWriter:
         keys = places_as_keys(places, self.key_schema)
         return named([self.declared.name] * len(places), places, _parts(keys, attempt), known=known)
 
-    def _leave_out_more(self, keys: pa.Table | None, attempt: Callable[[pa.Table], None], error: Exception) -> None:
-        """Leave the keys out that raise alone, after all of them raised `error`; raise it again as `Fitting.take`."""
-        if keys is None:
-            raise error
-        out = {one.place for one in self.progress.unfit}
+    def _keys_that_raise(self, keys: pa.Table, attempt: Callable[[pa.Table], None]) -> list[Unfit]:
+        """Those of the keys that raise alone; none where all do, and no other can be computed.
+
+        Raises TooManyError beyond the bound.
+        """
+        name = self.declared.name
+        out = {one.place for one in self.progress.unfit if one.of == name}
         new = [place for place in keys_as_places(keys) if place not in out]
-        known = chosen(self.fitting.known_before(), of=self.declared.name, places=set(new))
+        known = chosen(self.fitting.known_before(), of=name, places=set(new))
         found = self._still(known, attempt)
         out = {one.place for one in found}
         rest = [place for place in new if place not in out]
-        keys = places_as_keys(rest, self.key_schema)
-        found += named([self.declared.name] * len(rest), rest, _parts(keys, attempt))
-        if not found:
-            raise error
-        if len(found) == len(new):
-            self._try_there(attempt, {one.place for one in found}, error)
-        for one in found:
-            log.error("a key of %s cannot be computed, and is left out: %s", self.declared.name, one.error)
-        self.fitting.leave_out([*self.progress.unfit, *found])
+        found += named([name] * len(rest), rest, _parts(places_as_keys(rest, self.key_schema), attempt))
+        if len(found) == len(new) and not self._others_do_not(attempt, {one.place for one in found}):
+            return []
+        return found
 
-    def _try_there(self, attempt: Callable[[pa.Table], None], out: set[str], error: Exception) -> None:
-        """Evaluate some keys that are in the table and not among these; raise `error` if there are none."""
+    def _others_do_not(self, attempt: Callable[[pa.Table], None], out: set[str]) -> bool:
+        """Whether some keys that are in the table and not among these can be computed; raises what they raise."""
         there = self.table.read(list(self.declared.keys)).slice(0, WITNESSES + len(out))
         there = there.filter(pa.array([place not in out for place in keys_as_places(there)], pa.bool_()))
-        if not there.num_rows:
-            raise error
-        attempt(there)
+        if there.num_rows:
+            attempt(there)
+        return bool(there.num_rows)
 
-    def _every_key(self, spark: SparkSession, inputs: Mapping[str, DataFrame], computed: DataFrame) -> pa.Table | None:
+    def _every_key(self, spark: SparkSession, made: Made) -> pa.Table | None:
         """The keys that the inputs' rows map to; None if they are too many."""
-        every = list[pa.Table]()
-        for name, rows in inputs.items():
+        every, computed = list[pa.Table](), made.computed
+        assert isinstance(computed, DataFrame), "what a plan gave raises for no row"
+        for name, rows in made.inputs.items():
             keys = self._keys_of(spark, name, rows)
             if keys is None:
                 return None
@@ -253,7 +354,7 @@ class ViewWriter:
         self.progress.settle(committer)
 
     def _touched(self, spark: SparkSession, bytes_max: int) -> Touched:
-        keys, many = list[pa.Table](), 0
+        keys, many, again = list[pa.Table](), 0, list[Unfit]()
         for source in self.sources:
             after = self.after(source)
             feed = None if after is None else changes(spark, source, after, bytes_max, reader=self.declared.name)
@@ -263,13 +364,37 @@ class ViewWriter:
             many += read
             if read == 0:
                 continue
+            again += self.input_rows.told_of(source.table.name, feed)
             found = self._keys_of(spark, source.table.name, feed)
             if found is None:
                 return Touched(None, many)
             keys += found
-        whole = [one for one in keys if one.column_names == self.key_schema.names]
-        parts = tuple(one for one in keys if one.column_names != self.key_schema.names and one.num_rows)
-        return Touched(self._distinct(whole), many, parts)
+        return self._with(Touched(self.key_schema.empty_table(), many), keys, rows=again)
+
+    def _with(self, touched: Touched, keys: Sequence[pa.Table | None], *, rows: Collection[Unfit]) -> Touched:
+        """The same with more keys, or parts of keys (one None: all), and rows that may be computed now."""
+        if touched.keys is None or None in keys:
+            return replace(touched, keys=None, parts=(), rows=None)
+        given = [one for one in keys if one is not None]
+        whole = [one for one in given if one.column_names == self.key_schema.names]
+        parts = tuple(one for one in given if one.column_names != self.key_schema.names and one.num_rows)
+        return Touched(
+            self._distinct([touched.keys, *whole]),
+            touched.changes,
+            (*touched.parts, *parts),
+            tuple({*(touched.rows or ()), *rows}),
+        )
+
+    def _keys_of_rows(self, spark: SparkSession, wanted: Collection[Unfit]) -> list[pa.Table | None]:
+        """The keys that rows of the inputs touch; one None: all."""
+        found: list[pa.Table | None] = []
+        for name, rows in self.input_rows.there(wanted).items():
+            found += self._keys_of(spark, name, rows) or [None]
+        return found
+
+    def _left_out(self, unfit: Collection[Unfit]) -> pa.Table:
+        """Those of these that are keys."""
+        return places_as_keys([one.place for one in unfit if one.of == self.declared.name], self.key_schema)
 
     def _whole(self, spark: SparkSession, touched: Touched, computed: Rows, bytes_max: int) -> Touched:
         """The same with all keys that have the values of the parts: those that the view has, leaves out, and will have.
@@ -277,30 +402,41 @@ class ViewWriter:
         Whole keys alone are what rows that cannot be computed are told apart by.
         """
         names, found = self.key_schema.names, [touched.keys]
-        out = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
+        out = self._left_out(self.progress.unfit)
         for part in touched.parts:
             fields = [ds.field(name).isin(part[name].unique()) for name in part.column_names]
             try:
                 there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
             except TooMuchError:
-                return Touched(None, touched.changes)
+                return replace(touched, keys=None, parts=())
             keys = only(spark, computed.select(names), part)
             if out.num_rows:  # whole keys are the only thing by which they are known: they must not raise here
                 keys = only(spark, keys, out, how="left_anti")
             come = keys if isinstance(keys, pa.Table) else collected(keys.distinct())
             if come is None:
-                return Touched(None, touched.changes)
+                return replace(touched, keys=None, parts=())
             found += [semi(there, part), semi(out, part), self._keys(come)]
-        return Touched(self._distinct(found), touched.changes)
+        return replace(touched, keys=self._distinct(found), parts=())
 
     def _keys_of(self, spark: SparkSession, name: str, rows: Rows) -> list[pa.Table] | None:
-        """What `keys_from` maps rows of an input to; None if that is too much."""
+        """What `keys_from` maps rows of an input to; None, for all, if that is too much or it cannot say."""
         found = []
-        for given in self.keys_from[name](spark, rows):
-            keys = given if isinstance(given, pa.Table) else collected(given.distinct())
-            if keys is None:
-                return None
-            found.append(self._keys(keys))
+        try:
+            for given in self.keys_from[name](spark, rows):
+                keys = given if isinstance(given, pa.Table) else collected(given.distinct())
+                if keys is None:
+                    return None
+                found.append(self._keys(keys))
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            log.error(
+                "keys_from of %s cannot map a row of %s, so all is computed: %s",
+                self.declared.name,
+                name,
+                name_of(error),
+            )
+            return None
         return found
 
     def _distinct(self, keys: list[pa.Table]) -> pa.Table:
@@ -321,16 +457,18 @@ class ViewWriter:
         return keys.group_by(keys.column_names).aggregate([])
 
     def _replace(
-        self, spark: SparkSession, committer: Committer, computed: Rows, touched: Touched, counts: Counts,
-        before: int,
+        self, spark: SparkSession, committer: Committer, made: Made, counts: Counts, before: int
     ) -> Counts:  # fmt: skip
-        unfit = places_as_keys([one.place for one in self.progress.unfit], self.key_schema)
+        unfit = self._left_out(self.progress.unfit)
         more = len(self.progress.unfit) - before
         counts += Counts(taken=-more, refused=more)
-        replace_keys(
-            self.declared, self.progress, spark, committer, computed, keys=touched.keys, counts=counts, unfit=unfit
-        )
+        keys, computed = made.touched.keys, made.computed
+        replace_keys(self.declared, self.progress, spark, committer, computed, keys=keys, counts=counts, unfit=unfit)
         return counts
+
+
+def _evaluate_keys(spark: SparkSession, computed: Rows, keys: pa.Table) -> None:
+    evaluate(only(spark, computed, keys))
 
 
 def _parts(keys: pa.Table, attempt: Callable[[pa.Table], None]) -> Try:

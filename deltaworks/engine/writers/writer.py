@@ -73,6 +73,8 @@ class Input:
     table: OwnedTable
     shared: bool = False
     told_by: Sequence[str] = ()
+    placed_by: Sequence[str] = ()
+    """Columns that name a row: its key, of a history with the time, or of an event its coordinates."""
     feed: Feed | None = None
     snapshot: Snapshot | None = None
     """From turn to turn: what views read of it."""
@@ -279,6 +281,8 @@ class Progress:
         self._kind, self._command = "batch", None
 
 
+EVENT = "_source"
+"""The coordinates of an event, or of the change that made a row."""
 COMMITS_PASSED = 500
 """So many commits without rows, as of copies and of files put together, are passed by at once."""
 ONE_TASK_BYTES_MAX = 2**20
