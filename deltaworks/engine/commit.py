@@ -154,7 +154,12 @@ class Committer:
         self.guard()
         reached(table.name, entry.kind, "before-commit")
         try:
-            table.delta.delete(where, commit_properties=table.properties(entry), post_commithook_properties=HOOKS_OFF)
+            table.delta.delete(
+                where,
+                **table.written,
+                commit_properties=table.properties(entry),
+                post_commithook_properties=HOOKS_OFF,
+            )
         except CommitFailedError as error:
             raise _taken(table.name, before + 1) from error
         if table.delta.version() == before:
@@ -177,6 +182,7 @@ class Committer:
                 # in the text that the log has, where nothing stands for null
                 partition_filters=None if part is None else [(part[0], "=", "" if part[1] is None else str(part[1]))],
                 target_size=size_max,
+                **table.written,
                 commit_properties=table.properties(entry),
                 post_commithook_properties=HOOKS_OFF,
             )
@@ -219,6 +225,7 @@ class Committer:
             _on(how, rows, parts),
             source_alias="s",
             target_alias="t",
+            **table.written,
             commit_properties=table.properties(entry),
             post_commithook_properties=HOOKS_OFF,
         )
@@ -242,6 +249,7 @@ class Committer:
             rows,
             mode="overwrite",
             predicate=condition,
+            **table.written,
             commit_properties=table.properties(entry, counted=counted),
             post_commithook_properties=HOOKS_OFF,
         )
@@ -255,6 +263,7 @@ class Committer:
             table.delta,
             rows,
             mode="append",
+            **table.written,
             commit_properties=table.properties(entry),
             post_commithook_properties=HOOKS_OFF,
         )

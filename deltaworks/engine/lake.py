@@ -20,6 +20,7 @@ from deltaworks.engine import disk
 from deltaworks.engine.copies import copied
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
+from deltaworks.engine.file_statistics import Written, told_by, written
 from deltaworks.engine.log import actions_of, is_told, log_has
 from deltaworks.engine.partition import Partition
 from deltaworks.engine.past import begin_anew
@@ -101,6 +102,7 @@ class OwnedTable:
             self._add_columns(entry)
             if change_feed:
                 self._keep_changes(entry)
+            self._tell_of_doubles_no_more(entry)
         self._checkpointed = _last_checkpoint(path)
         self.data_version: int = self.version
         """Last version that may have brought rows; the tables below are current when they have taken it."""
@@ -111,7 +113,7 @@ class OwnedTable:
         self.path.mkdir(parents=True, exist_ok=True)
         begin_anew(self.path)
         reached(self.name, entry.kind, "before-commit")
-        configuration = CHANGE_FEED if change_feed else {}
+        configuration = {**(CHANGE_FEED if change_feed else {}), **told_by(self.stored, self._parts_by)}
         deltalake.DeltaTable.create(
             str(self.path),
             schema=self.stored,
@@ -174,6 +176,22 @@ class OwnedTable:
         )
         self._follow(entry)
         log.info("%s: its changes are kept from version %d on", self.name, self.version)
+
+    def _tell_of_doubles_no_more(self, opened: Entry) -> None:
+        """Made by a version that had statistics of them, or has columns since that it had not."""
+        told = told_by(self.stored, self._parts_by)
+        if self.delta.metadata().configuration.items() >= told.items():
+            return
+        entry = self._widened(opened)
+        self.delta.alter.set_table_properties(
+            told, commit_properties=self.properties(entry), post_commithook_properties=HOOKS_OFF
+        )
+        self._follow(entry)
+
+    @property
+    def written(self) -> Written:
+        """How delta-rs writes its files, as arguments for it."""
+        return written(self.stored)
 
     def _widened(self, opened: Entry) -> Entry:
         return self.placed(replace(self.entry.follow("widen"), app=opened.app, epoch=opened.epoch))

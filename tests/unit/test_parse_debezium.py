@@ -226,7 +226,7 @@ def test_what_cannot_be_told_to_be_anothers_is_refused(value: str | bytes) -> No
         (change("u", AFTER | {"id": "__debezium_unavailable_value"}), '{"id":1}', f"id: {UNSENT}"),
         (change("u", AFTER | {"born": -2147472692}), '{"id":1}', "born: out of range"),
         (change("u", AFTER | {"seen": 9223372036825200000}), '{"id":1}', "seen: out of range"),
-        (change("u", AFTER | {"amount": "NAN"}), '{"id":1}', "amount: special value"),
+        (change("u", AFTER | {"amount": "NAN"}), '{"id":1}', "amount: NaN"),
         (change("u", AFTER | {"amount": "1.234"}), '{"id":1}', "amount: more digits than declared"),
         (change("u", AFTER | {"name": None}), '{"id":1}', "name: null"),
         (change("u", AFTER | {"id": None}), '{"id":1}', "id: null"),

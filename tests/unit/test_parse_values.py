@@ -49,7 +49,10 @@ KEPT: list[Case] = [
     ("double", None, "-0.0", 0.0),
     ("double", None, "1e308", 1e308),
     ("double", None, "12345678901234567890", 12345678901234567890.0),
-    ("double", None, "1e-400", 0.0),
+    ("double", None, "5e-324", 5e-324),
+    ("double", None, "0e-400", 0.0),
+    ("double", None, '"Infinity"', float("inf")),
+    ("double", None, '"-Infinity"', float("-inf")),
     ("string", None, '""', ""),
     ("string", None, '"a\\u0000b"', "a\0b"),
     ("string", None, '"\\ud83d\\ude00"', "\U0001f600"),
@@ -71,6 +74,9 @@ KEPT: list[Case] = [
     ("timestamp", None, '"2026-11-21T10:00:00.1Z"', at(2026, 11, 21, 10, 0, 0, 100_000)),
     ("timestamp", None, '"2026-11-21T10:00:00.123456+02:00"', at(2026, 11, 21, 8, 0, 0, 123_456)),
     ("timestamp", None, '"2026-11-21T10:00:00-05:30"', at(2026, 11, 21, 15, 30)),
+    ("timestamp", None, '"2026-11-21T10:00:00.1234560Z"', at(2026, 11, 21, 10, 0, 0, 123_456)),
+    ("timestamp", None, '"2026-11-21T10:00:00.123456789Z"', at(2026, 11, 21, 10, 0, 0, 123_456)),
+    ("timestamp", None, '"1969-12-31T23:59:59.9999999999+00:00"', at(1969, 12, 31, 23, 59, 59, 999_999)),
     ("timestamp", None, '"0001-01-01T00:00:00Z"', at(1, 1, 1)),
     ("timestamp", None, '"9999-12-31T23:59:59.999999Z"', at(9999, 12, 31, 23, 59, 59, 999_999)),
     ("timestamp", None, '"2024-02-29T00:00:00Z"', at(2024, 2, 29)),
@@ -106,7 +112,12 @@ REFUSED: list[Case] = [
     ("double", None, "-1e400", "out of range"),
     ("double", None, "9" * 400, "out of range"),
     ("double", None, '"1.5"', "not a number"),
-    ("double", None, '"NaN"', "not a number"),
+    ("double", None, '"nan"', "not a number"),
+    ("double", None, '"inf"', "not a number"),
+    ("double", None, '"+Infinity"', "not a number"),
+    ("double", None, '"POSITIVE_INFINITY"', "not a number"),
+    ("double", None, "1e-400", "out of range"),
+    ("double", None, "-1e-999", "out of range"),
     ("double", None, "true", "not a number"),
     ("string", None, "1", "not text"),
     ("string", None, "1.5", "not text"),
@@ -135,8 +146,11 @@ REFUSED: list[Case] = [
     ("decimal(12,2)", None, '"\u0661"', "not a number"),
     ("decimal(12,2)", None, '""', "not a number"),
     ("decimal(12,2)", None, '"' + "0" * 1_000 + '"', "not a number"),
-    ("decimal(12,2)", None, '"NAN"', "special value"),
-    ("decimal(12,2)", None, '"-Infinity"', "special value"),
+    ("decimal(12,2)", None, '"NAN"', "NaN"),
+    ("decimal(12,2)", None, '"NaN"', "NaN"),
+    ("decimal(12,2)", None, '"-Infinity"', "infinite"),
+    ("decimal(12,2)", None, '"POSITIVE_INFINITY"', "infinite"),
+    ("decimal(12,2)", None, '"NEGATIVE_INFINITY"', "infinite"),
     ("decimal(12,2)", None, "true", "not a number"),
     ("decimal(12,2)", None, "[1]", "not a number"),
     *[
@@ -155,8 +169,7 @@ REFUSED: list[Case] = [
             "2026-11-21t10:00:00z",
             "2026-11-21T10:00:00,5Z",
             "2026-11-21T10:00:00.Z",
-            "2026-11-21T10:00:00.1234567Z",
-            "2026-11-21T10:00:00.123456789Z",
+            "2026-11-21T10:00:00.1234567",
             "2026-11-21T10:00:00+02",
             "2026-11-21T10:00:00+0200",
             "2026-11-21T10:00:00+24:00",
@@ -172,17 +185,23 @@ REFUSED: list[Case] = [
             "2026-11-21T24:00:00Z",
             "2026-11-21T10:60:00Z",
             "2026-12-31T23:59:60Z",
-            "0000-01-01T00:00:00Z",
-            "-0001-01-01T00:00:00Z",
-            "10000-01-01T00:00:00Z",
-            "+10000-01-01T00:00:00Z",
             "\u0662026-11-21T10:00:00Z",
         )
     ],
-    ("timestamp", None, '"0000-12-31T23:59:00-23:59"', "not a timestamp"),  # 0001-01-01 in UTC
+    *[
+        ("timestamp", None, f'"{text}"', "out of range")
+        for text in (
+            "0000-01-01T00:00:00Z",  # ISO's year 0 is 1 BC
+            "-0001-01-01T00:00:00Z",
+            "-0043-03-15T12:00:00.5Z",
+            "10000-01-01T00:00:00Z",
+            "+10000-01-01T00:00:00Z",
+            "0000-12-31T23:59:00-23:59",  # 0001-01-01 in UTC
+        )
+    ],
     ("timestamp", None, '"0001-01-01T00:00:00+00:01"', "out of range"),
     ("timestamp", None, '"9999-12-31T23:59:59-00:01"', "out of range"),
-    ("timestamp", None, '"infinity"', "special value"),
+    ("timestamp", None, '"infinity"', "infinite"),
     ("timestamp", None, "1763719200", "not a timestamp"),
     ("timestamp", None, "true", "not a timestamp"),
     ("timestamp", "seconds", "1763719200123", "out of range"),
@@ -224,8 +243,8 @@ REFUSED_FROM_A_DATABASE: list[Case] = [
     ("date", None, "-719163", "out of range"),
     ("date", None, '"2026-11-21"', "not an integer"),
     ("timestamp", None, "9223372036825200000", "out of range"),
-    ("timestamp", None, '"infinity"', "special value"),
-    ("decimal(38,9)", None, '"NAN"', "special value"),
+    ("timestamp", None, '"infinity"', "infinite"),
+    ("decimal(38,9)", None, '"NAN"', "NaN"),
     ("string", None, '["a"]', "not text"),
     ("string", None, '"__debezium_unavailable_value"', TOAST),
     ("string", None, '["__debezium_unavailable_value"]', TOAST),
@@ -262,6 +281,14 @@ def test_a_value_that_does_not_fit_is_refused(encoding: Encoding, case: Case) ->
 
     assert refused == {1: code}
     assert array.to_pylist() == [None, None]
+
+
+def test_what_is_not_a_number_is_a_double() -> None:
+    """JSON has no number for it; a row that has it is there all the same."""
+    array, refused = made("double", None, debezium.ENCODING).column([value_of('"NaN"'), None])
+
+    assert refused == {}
+    assert str(array.to_pylist()) == "[nan, None]"
 
 
 def test_null_is_refused_where_a_value_must_be() -> None:
@@ -332,7 +359,7 @@ def test_random_times_read_the_same_both_ways() -> None:
         zone = chance.choice(
             ["Z", "+00:00", "-00:00", f"{chance.choice('+-')}{chance.randint(0, 24):02d}:{chance.randint(0, 60):02d}"]
         )
-        fraction = f".{moment.microsecond:06d}"[: chance.randint(0, 7)]
+        fraction = f".{moment.microsecond:06d}{chance.randrange(10_000):04d}"[: chance.randint(0, 11)]
         text = mutated(f"{moment:%Y-%m-%dT%H:%M:%S}".zfill(19) + fraction + zone, chance)
         array = column.many([text])
         wanted = one_by_one(column, [text])

@@ -9,10 +9,12 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cached_property
+from math import isinf
 from typing import Any
 from uuid import UUID
 
@@ -47,11 +49,20 @@ _NONE = type(None)
 _YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"  # Arrow reads a year 0, which Python does not have
 _DATE = rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}"
 _MINUTE = r"([01][0-9]|2[0-3]):[0-5][0-9]"
-_TIMESTAMP = rf"{_DATE}T{_MINUTE}:[0-5][0-9](\.[0-9]{{1,6}})?(Z|[+-]{_MINUTE})"
+_TIME = rf"{_MINUTE}:[0-5][0-9](\.[0-9]+)?(Z|[+-]{_MINUTE})"
+_TIMESTAMP = rf"{_DATE}T{_TIME}"
+_FINER = r"(\.[0-9]{6})[0-9]+"  # than a microsecond: the type has no more, and the instant lies in this one
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"  # as JSON writes one
 _IS_TIMESTAMP, _IS_DATE, _IS_NUMBER = re.compile(_TIMESTAMP), re.compile(_DATE), re.compile(_NUMBER)
+_IS_OTHER_YEAR = re.compile(rf"[+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}")
 _NUMBER_LENGTH_MAX = 400  # no declared decimal needs more; bounds the work on a hostile text
-_SPECIAL = {"nan", "inf", "infinity"}
+_DOUBLES = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""What JSON has no number for, as connectors and protobuf's JSON write it."""
+_CODES = {
+    "nan": "NaN", "inf": "infinite", "infinity": "infinite", "positive_infinity": "infinite",
+    "negative_infinity": "infinite",
+}  # fmt: skip
+"""Codes of texts that say what the type has not; those of a `numeric` are Debezium's own words."""
 UNSENT = "value not sent"
 """Code of a value that the source left out because it is what it was (an unchanged TOAST value)."""
 
@@ -252,13 +263,15 @@ def _integers(name: str) -> tuple[One, Many]:
 
 
 def _double(value: Any) -> float:
+    if type(value) is str and value in _DOUBLES:
+        return _DOUBLES[value]
     if type(value) is not int and type(value) is not Decimal:
         raise Refusal("not a number")
     try:
         found = float(value)
     except OverflowError:
         raise Refusal("out of range") from None
-    if found in (float("inf"), float("-inf")):
+    if isinf(found) or (value and not found):  # no number is infinite, and none but zero is nothing
         raise Refusal("out of range")
     return found + 0.0  # -0.0 becomes 0.0: they are equal in SQL and unequal as bytes of a key
 
@@ -305,8 +318,7 @@ def _number(value: Any) -> Decimal:
     if type(value) is not str:
         raise Refusal("not a number")
     if len(value) > _NUMBER_LENGTH_MAX or not _IS_NUMBER.fullmatch(value):
-        special = value[:10].lower().lstrip("+-") in _SPECIAL
-        raise Refusal("special value" if special else "not a number")
+        raise Refusal(_code(value) or "not a number")
     return Decimal(value)
 
 
@@ -331,19 +343,24 @@ def _timestamps(column: Column, encoding: Encoding) -> tuple[One, Many]:
 
 
 def _timestamp(value: Any) -> int:
-    """Microseconds since 1970 of an ISO-8601 text with a zone; finer fractions and other forms are refused."""
+    """Microseconds since 1970 of an ISO-8601 text with a zone; what is finer is cut, other forms are refused."""
     if type(value) is not str:
         raise Refusal("not a timestamp")
     if not _IS_TIMESTAMP.fullmatch(value):
-        special = value[:10].lower().lstrip("+-") in _SPECIAL
-        raise Refusal("special value" if special else "not a timestamp")
+        year = _IS_OTHER_YEAR.fullmatch(value)  # before the year 1, or after 9999
+        raise Refusal(_code(value) or ("out of range" if year else "not a timestamp"))
     try:
-        micros = (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+        micros = (datetime.fromisoformat(re.sub(_FINER, r"\1", value)) - _EPOCH) // timedelta(microseconds=1)
     except ValueError:
         raise Refusal("not a timestamp") from None
     if not _FIRST_MICRO <= micros <= _LAST_MICRO:  # an offset can lead out of the years 1 to 9999
         raise Refusal("out of range")
     return micros
+
+
+def _code(text: str) -> str | None:
+    """Of a text that says not a number, or an infinite one; None of any other."""
+    return _CODES.get(text[:20].lower().lstrip("+-"))
 
 
 def _date(value: Any) -> date:
@@ -393,7 +410,7 @@ _FIRST_MICRO, _LAST_MICRO = _micros_of_years(Years(first=1))
 
 
 def _timestamps_of_texts(values: list[Any]) -> pa.Array | None:
-    array = _cast_texts(values, rf"\A{_TIMESTAMP}\z", _PLAIN["timestamp"])
+    array = _cast_texts(values, rf"\A{_TIMESTAMP}\z", _PLAIN["timestamp"], finer=_FINER)
     return array if array is None or _within(array.cast(pa.int64()), _FIRST_MICRO, _LAST_MICRO) else None
 
 
@@ -401,16 +418,18 @@ def _dates(values: list[Any]) -> pa.Array | None:
     return _cast_texts(values, rf"\A{_DATE}\z", pa.date32())
 
 
-def _cast_texts(values: list[Any], pattern: str, arrow: pa.DataType) -> pa.Array | None:
+def _cast_texts(values: list[Any], pattern: str, arrow: pa.DataType, *, finer: str | None = None) -> pa.Array | None:
+    """All of them, where each is written so; `finer`: of what Arrow does not cast the first group is enough."""
     if not {str, _NONE}.issuperset(map(type, values)):
         return None
     texts = pa.array(values, pa.string())
     if pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
         return None
-    try:
+    with suppress(pa.ArrowInvalid):
         return texts.cast(arrow)
-    except pa.ArrowInvalid:
-        return None
+    with suppress(pa.ArrowInvalid):
+        return None if finer is None else pc.replace_substring_regex(texts, finer, r"\1").cast(arrow)
+    return None
 
 
 def _within(array: pa.Array, low: int, high: int) -> bool:
