@@ -30,7 +30,21 @@ def own_findings(table: Readable) -> Iterator[Finding]:
     """Everything that is wrong with one declaration in itself."""
     misplaced = list(_layer(table))
     rules = (
-        *(_texts, _bronze, _reading, _columns, _types, evolving, _named, _keys, _by, _combine, _times, _keep_days),
+        *(
+            _texts,
+            _bronze,
+            _reading,
+            _columns,
+            _types,
+            evolving,
+            _named,
+            _keys,
+            _by,
+            _absent,
+            _combine,
+            _times,
+            _keep_days,
+        ),
         _only,
         _partition,
         stateful_findings,
@@ -122,6 +136,10 @@ def _reading(table: Readable) -> Iterator[Finding]:
         case Debezium(table=name) if not _SOURCE_TABLE.fullmatch(name):
             yield table.at_field(
                 "reads", f"{name!r} is no source table", 'Write schema and name, as in "public.orders"'
+            )
+        case Debezium(partitions=str(name)) if not _SOURCE_TABLE.fullmatch(name):
+            yield table.at_field(
+                "reads", f"{name!r} names no partitions", 'Write schema and name, as in "public.orders_*"'
             )
         case ():
             yield table.at_field("reads", "reads names no table", "Name the tables to read")
@@ -250,6 +268,20 @@ def _by(table: Readable) -> Iterator[Finding]:
         elif column.null:
             next_step = "Write null=False: a state without it is refused"
             yield table.at_column(by, "places states, but may be null", next_step)
+
+
+def _absent(table: Readable) -> Iterator[Finding]:
+    """What an update does not have can stay as it was where a row is what its last change makes of it."""
+    declared = table.declared.table
+    for column in declared.columns:
+        if column.absent == "null":
+            continue
+        if not isinstance(declared.reads, Debezium) or not isinstance(declared.kept_as, Latest):
+            finding = 'absent="kept" is for what is kept as latest over debezium(...)'
+            next_step = "Take it out; a history refuses changes that leave values out: keep a latest table beside it"
+            yield table.at_column(column.name, finding, next_step)
+        elif column.wire == ARRIVAL or column.name in declared.kept_as.keys:
+            yield table.at_column(column.name, 'absent="kept", but each change has it', "Take it out")
 
 
 def _combine(table: Readable) -> Iterator[Finding]:

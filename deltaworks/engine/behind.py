@@ -29,6 +29,10 @@ _CHANGE = Template("""coalesce(try(
   (decode(b.value)::json -> 'source' ->> 'schema') = '$schema'
   and (decode(b.value)::json -> 'source' ->> 'table') = '$name'
 ), false)""")
+_PARTITION = Template("""coalesce(try(
+  (decode(b.value)::json -> 'source' ->> 'schema') || '.'
+  || (decode(b.value)::json -> 'source' ->> 'table') glob '$names'
+), false)""")
 _NOT_ASIDE = Template("""not exists (
   select 1 from ${table}__quarantine q
   where q.topic = b.topic and q.partition = b.partition
@@ -130,7 +134,10 @@ def _mine(reads: Json | Debezium) -> str:
     if isinstance(reads, Json):
         return _TOPIC.substitute(topic=reads.topic)
     schema, name = reads.table.split(".")
-    return _CHANGE.substitute(schema=schema, name=name)
+    own = _CHANGE.substitute(schema=schema, name=name)
+    if reads.partitions is None:
+        return own
+    return f"({own}\nor {_PARTITION.substitute(names=reads.partitions)})"
 
 
 def _over_table(declared: Declared, entry: Entry) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,8 @@ _ATTRIBUTES = """
 _PUBLISHED = """
     select schemaname || '.' || tablename, to_jsonb(p) -> 'attnames' from pg_publication_tables p where pubname = %s"""
 _PARTITIONS = """
-    select inhrelid::regclass::text from pg_inherits where inhparent = %s limit 1"""
+    select n.nspname || '.' || c.relname from pg_partition_tree(%s) t join pg_class c on c.oid = t.relid
+    join pg_namespace n on n.oid = c.relnamespace where t.isleaf and t.level > 0 order by 1"""
 
 _FORBIDDEN = """
     select rolname from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
@@ -88,17 +89,21 @@ def gaps(
                 next_step="Mend the name in its declaration, or create the table",
             )
             continue
-        missing = _not_captured(connection, name, relation, config, published)
+        missing = _not_captured(connection, name, _reads(table), relation, config, published)
         if missing is not None:
             yield missing
             continue
         yield from _keys(name, table, relation, config)
-        yield from _columns(name, table, relation, config, published[relation.name])
+        yield from _columns(name, table, relation, config, published.get(relation.name))
 
 
 def _source(table: Table) -> str:
+    return _reads(table).table
+
+
+def _reads(table: Table) -> Debezium:
     assert isinstance(table.reads, Debezium)
-    return table.reads.table
+    return table.reads
 
 
 def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> dict[str, _Relation]:
@@ -118,19 +123,18 @@ def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> d
 def _not_captured(
     connection: "psycopg.Connection[Any]",
     name: str,
+    reads: Debezium,
     relation: _Relation,
     config: Mapping[str, str],
     published: Mapping[str, object],
 ) -> Gap | None:
-    """Why no change of the table comes at all; None if they come."""
-    for setting in ("table.include.list", "snapshot.include.collection.list"):
-        patterns = config.get(setting)
-        if patterns is not None and not _listed(patterns, relation.name):
-            finding = f"{relation.name} is not in the connector's {setting}"
-            return Gap(place=name, finding=finding, next_step=f"Add it there, {_ANEW}")
-    if _listed(config.get("table.exclude.list", ""), relation.name):
-        finding = f"{relation.name} is in the connector's table.exclude.list"
-        return Gap(place=name, finding=finding, next_step=f"Take it out there, {_ANEW}")
+    """Why no change of the table comes at all, or none of a part of it; None if they come."""
+    parts = [one for (one,) in connection.execute(_PARTITIONS, (relation.oid,))] if relation.partitioned else []
+    by_parts = bool(parts) and relation.name not in published
+    for one in parts if by_parts and reads.partitions is not None else [relation.name]:
+        unlisted = _unlisted(name, one, config)
+        if unlisted is not None:
+            return unlisted
     user = config.get("database.user")
     if user and connection.execute(_FORBIDDEN, (relation.oid, user)).fetchone():
         finding = f"the connector's role {user} may not read {relation.name}"
@@ -138,13 +142,31 @@ def _not_captured(
     if relation.name in published:
         return None
     publication = config.get("publication.name", "dbz_publication")
-    if relation.partitioned and connection.execute(_PARTITIONS, (relation.oid,)).fetchone():
+    if by_parts and any(one in published for one in parts):
+        other = next((one for one in parts if not reads.is_partition(one)), None)
+        if other is None:
+            return None
         finding = f"changes of {relation.name} are published under its partitions' names, not its own"
+        if reads.partitions is not None:
+            finding = f"{other} is a partition of {relation.name}, and not named by partitions={reads.partitions!r}"
         step = f"alter publication {publication} set (publish_via_partition_root = true)"
-        return Gap(place=name, finding=finding, next_step=f"{step}, {_ANEW}")
+        return Gap(place=name, finding=finding, next_step=f"Declare partitions= for {other}; or {step}, {_ANEW}")
     finding = f"{relation.name} is not in the publication {publication}"
     step = f"alter publication {publication} add table {relation.name}, {_ANEW}"
     return Gap(place=name, finding=finding, next_step=step)
+
+
+def _unlisted(name: str, relation: str, config: Mapping[str, str]) -> Gap | None:
+    """By which of its lists the connector leaves a table of the source out."""
+    for setting in ("table.include.list", "snapshot.include.collection.list"):
+        patterns = config.get(setting)
+        if patterns is not None and not _listed(patterns, relation):
+            finding = f"{relation} is not in the connector's {setting}"
+            return Gap(place=name, finding=finding, next_step=f"Add it there, {_ANEW}")
+    if _listed(config.get("table.exclude.list", ""), relation):
+        finding = f"{relation} is in the connector's table.exclude.list"
+        return Gap(place=name, finding=finding, next_step=f"Take it out there, {_ANEW}")
+    return None
 
 
 def _listed(patterns: str, name: str) -> bool:
@@ -193,14 +215,23 @@ def _not_sent(
     column: Column, field: str, found: _Attribute, config: Mapping[str, str], published: Sequence[str] | None
 ) -> _Wrong | None:
     """Why a column's value does not come, or comes as another one."""
-    if found.generated:
-        return "is generated in the source, and Postgres does not send such values", "Compute it in a table above"
-    if published is not None and field not in published:
+    sent_once = column.absent == "kept"
+    if found.generated and not sent_once:
+        return (
+            "is generated in the source, and Postgres does not send such values",
+            'Compute it in a table above, or write absent="kept"',
+        )
+    if published is not None and field not in published and not sent_once:
         return "is not in the publication's list of columns", "Add it there"
     if found.left_out:
         return (
             f"is of type {found.type}, for which the connector sends nothing",
             "Take it out, or cast it in the source",
+        )
+    if column.type == "string" and found.type == "numeric":
+        return (
+            "is numeric in the source: NaN and infinite values come as the connector's words for them",
+            "Declare a decimal, which refuses them, or cast it in the source",
         )
     if column.type == "timestamp" and found.type == "timestamp without time zone":
         sent, declared = _unit(found.digits, config), column.wire or "micros"

@@ -1,5 +1,6 @@
 """Where a table's rows come from: `kafka`, `json`, `debezium`; tables over tables name their inputs."""
 
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from deltaworks.words._word import word
@@ -40,6 +41,15 @@ class Debezium:
     bronze: str
     table: str
     unknown_fields: UnknownFields = UnknownFields(policy="ignore")
+    partitions: str | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether a record that names this table of the source, with its schema, is one of the table."""
+        return name == self.table or self.is_partition(name)
+
+    def is_partition(self, name: str) -> bool:
+        """Whether this is the name of one of its partitions, which come under names of their own."""
+        return self.partitions is not None and name != self.table and fnmatchcase(name, self.partitions)
 
 
 ARRIVAL = "arrival"
@@ -76,9 +86,12 @@ def json(bronze: str, *, topic: str, unknown_fields: UnknownFields | None = None
     return Json(bronze=bronze, topic=topic, unknown_fields=unknown_fields or ignore())
 
 
-def debezium(bronze: str, *, table: str, unknown_fields: UnknownFields | None = None) -> Debezium:
+def debezium(
+    bronze: str, *, table: str, partitions: str | None = None, unknown_fields: UnknownFields | None = None
+) -> Debezium:
     """Read the changes of one source table (`public.orders`) from a bronze table.
 
-    Columns that only the source has are ignored unless said otherwise.
+    `partitions`: the names of its partitions, as in `public.orders_*`, where Postgres publishes them under their own
+    (`publish_via_partition_root` is not set). Columns that only the source has are ignored unless said otherwise.
     """
-    return Debezium(bronze=bronze, table=table, unknown_fields=unknown_fields or ignore())
+    return Debezium(bronze=bronze, table=table, unknown_fields=unknown_fields or ignore(), partitions=partitions)

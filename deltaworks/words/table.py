@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from typing import Literal
 
 from deltaworks.words._word import word
 from deltaworks.words.duration import days
@@ -20,6 +21,8 @@ class Column:
     `wire` values: `micros`, `millis`, `seconds` (a timestamp as a number since 1970), `days` (a date as a number),
     `arrival` (no field of the source, but the time at which the record came, which is the same in every replay).
     `previously`: the name that the source gave it before; counts where a record lacks the present one.
+    `absent`: what an update of a database's row says by not having the column at all: `null`, or that it is `kept` as
+    it was, as a column that Postgres generates has to be.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Column:
     pii: bool = dataclasses.field(default=False, kw_only=True)
     wire: str | None = dataclasses.field(default=None, kw_only=True)
     previously: str | None = dataclasses.field(default=None, kw_only=True)
+    absent: Literal["null", "kept"] = dataclasses.field(default="null", kw_only=True)
     doc: str = dataclasses.field(kw_only=True)
 
 

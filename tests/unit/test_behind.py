@@ -1,5 +1,6 @@
 """The command behind each number of the ledger lists as many rows as the number says."""
 
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -83,6 +84,29 @@ def test_changes_are_listed_by_where_they_went(tmp_path: Path) -> None:
     assert {name: one.count for name, one in found.items()} == counts
     for name in ("rows", "read", "taken", "superseded", "not_mine"):
         assert listed(shop, found[name]) == found[name].count, name
+
+
+def test_changes_under_partitions_names_are_listed(tmp_path: Path) -> None:
+    """As the table's own, and others are not."""
+    project = part_of_shop(tmp_path / "project", *FIRST)
+    declared = project / "tables/silver/orders/table.py"
+    table = 'table="public.orders"'
+    assert table in declared.read_text()
+    declared.write_text(declared.read_text().replace(table, f'{table}, partitions="public.orders_2*"'))
+    shop = ArrowOwner(Settings.load(project, environment={}, data=tmp_path), "shop")
+    for number, name in enumerate(("orders", "orders_2026", "orders_old", "orders_2027"), start=1):
+        record = change("c", order(number), lsn=number)
+        value = json.loads(record.value or b"")
+        value["source"]["table"] = name
+        shop.log.send([replace(record, value=json.dumps(value).encode())])
+    shop.bronze()
+    shop.silver()
+    shop.flow.settle()
+
+    found = numbers(shop, "silver.orders")
+
+    assert {name: one.count for name, one in found.items()} == {"rows": 3, "read": 4, "taken": 3, "not_mine": 1}
+    assert listed(shop, found["not_mine"]) == 1
 
 
 def test_bronze_rows_and_gaps_are_listed(tmp_path: Path) -> None:

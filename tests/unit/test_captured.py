@@ -70,6 +70,9 @@ def told(source: "psycopg.Connection[Any]", table: Table, **config: str) -> list
         (column("fresh"), None),
         (column("fresh", null=False), "public.goods has no such column: every row is refused"),
         (column("arrived", "timestamp", wire="arrival"), None),
+        (column("gross", "decimal(9,2)", absent="kept"), None),
+        (column("net", "decimal(9,2)"), None),
+        (column("net"), "is numeric in the source: NaN and infinite values come as the connector's words for them"),
         (column("gross", "decimal(9,2)"), "is generated in the source, and Postgres does not send such values"),
         (column("hidden"), "is not in the publication's list of columns"),
         (column("put"), "is of type place, for which the connector sends nothing"),
@@ -148,6 +151,25 @@ def test_a_role_that_may_not_read_a_table_is_told(source: "psycopg.Connection[An
 
     assert forbidden == [("silver.t", "the connector's role captor may not read public.goods")]
     assert allowed == told(source, table, **{"database.user": "nobody"}) == []
+
+
+def test_partitions_that_are_declared_are_captured(source: "psycopg.Connection[Any]") -> None:
+    """Under their own names, each of which must be in the lists."""
+
+    def parts(partitions: str) -> Table:
+        reads = debezium("bronze.changes", table="public.parts", partitions=partitions)
+        keys, columns = latest(keys=("id", "day")), (ID, column("day", "date"))
+        return Table(app="shop", reads=reads, kept_as=keys, owner="tests", columns=columns)
+
+    listed = {"table.include.list": "public.[a-z_]+"}
+
+    assert told(source, parts("public.parts_*"), **listed) == []
+    assert told(source, parts("public.parts_*")) == [
+        ("silver.t", "public.parts_now is not in the connector's table.include.list")
+    ]
+    assert told(source, parts("public.parts_2*"), **listed) == [
+        ("silver.t", "public.parts_now is a partition of public.parts, and not named by partitions='public.parts_2*'")
+    ]
 
 
 def test_partitions_published_as_their_table_are_captured(source: "psycopg.Connection[Any]") -> None:

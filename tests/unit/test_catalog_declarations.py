@@ -21,6 +21,7 @@ TABLE = Table(
 )
 '''
 EXACT = "Use bigint, or decimal(p,s) with p below 38: sums of these are exact, or noticed as too large"
+ABSENT = "Take it out; a history refuses changes that leave values out: keep a latest table beside it"
 MISTAKES = [
     Mistake(
         "syntax error",
@@ -413,6 +414,50 @@ MISTAKES = [
                 place=f"{MEMBERS}:8",
                 finding="by dues means nothing here: the database's log places its changes",
                 next_step="Take by out",
+            )
+        ],
+    ),
+    Mistake(
+        "absent of states",
+        [Edit(MEMBERS, 'doc="Day of joining, if known."', 'absent="kept", doc="Day of joining, if known."')],
+        [
+            Finding(
+                place=f"{MEMBERS}:14",
+                finding='column joined: absent="kept" is for what is kept as latest over debezium(...)',
+                next_step=ABSENT,
+            )
+        ],
+    ),
+    Mistake(
+        "absent of a key",
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+            Edit(MEMBERS, 'doc="Given when', 'absent="kept", doc="Given when'),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:10",
+                finding='column member_id: absent="kept", but each change has it',
+                next_step="Take it out",
+            )
+        ],
+    ),
+    Mistake(
+        "debezium partitions",
+        [
+            Edit(
+                MEMBERS,
+                'json("bronze.letters", topic="members")',
+                'debezium("bronze.letters", table="a.members", partitions="members_*")',
+            ),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:7",
+                finding="'members_*' names no partitions",
+                next_step='Write schema and name, as in "public.orders_*"',
             )
         ],
     ),

@@ -258,6 +258,35 @@ def test_a_change_of_mine_that_does_not_fit_is_refused(value: str, key: str | No
     assert (row["_source"] is None) == ("lsn" in reason)
 
 
+def test_partitions_under_their_own_names_are_their_table() -> None:
+    """Their rows are the table's, also beside it; the end of one partition ends no other, and no truncation of one."""
+    reads = debezium("bronze.shop_changes", table="public.people", partitions="public.people_2*")
+    made = parser(reads, COLUMNS, ("id",))
+
+    def kinds(*values: str) -> list[tuple[str, str | None, bool]]:
+        rows = made.parse(bronze(list(values), topic="shop.changes", keys=['{"id":1}'] * len(values))).to_pylist()
+        return [(row["_kind"], row["_reason"], row["_floor"] is not None) for row in rows]
+
+    assert kinds(change("u", AFTER), change("u", AFTER, table="people_2026")) == [("row", None, False)] * 2
+    assert (
+        kinds(change("u", AFTER, table="people_x"), change("u", AFTER, table="2people_2"))
+        == [("other", None, False)] * 2
+    )
+    assert kinds(
+        change("r", AFTER, snapshot="last_in_data_collection"),
+        change("r", AFTER, table="people_2026", snapshot="last_in_data_collection"),
+        change("r", AFTER, table="people_2026", snapshot="last"),
+        change("t", table="people_2026"),
+        change("t"),
+    ) == [
+        ("row", None, True),
+        ("row", None, False),
+        ("row", None, True),
+        ("refused", "op: a partition is truncated", False),
+        ("truncate", None, True),
+    ]
+
+
 def test_columns_come_and_go_in_the_source() -> None:
     """A column dropped there is null here if it may be, a new one there is not taken."""
     after = {name: value for name, value in AFTER.items() if name != "email"} | {"added": "new", "NAME": "another"}
@@ -265,6 +294,27 @@ def test_columns_come_and_go_in_the_source() -> None:
     row = row_of(change("u", after))
 
     assert (row["_kind"], row["name"], row["email"]) == ("row", "ann", None)
+
+
+def test_an_update_may_leave_out_a_column_that_is_kept() -> None:
+    """It says nothing of it, under neither of its names; a new row without it has null, which may not be there."""
+    kept = Column("age", "int", null=False, absent="kept", previously="years", doc="Generated in the source.")
+    columns = (Column("id", "bigint", doc="The key."), kept)
+    made = parser(debezium("bronze.shop_changes", table="public.people"), columns, ("id",), partial=True)
+    values = [
+        change("u", {"id": 1}), change("u", {"id": 1, "years": 3}), change("u", {"id": 1, "age": None}),
+        change("c", {"id": 1}), change("r", {"id": 1, "age": 4}),
+    ]  # fmt: skip
+
+    rows = made.parse(bronze(values, topic="shop.changes", keys=['{"id":1}'] * len(values))).to_pylist()
+
+    assert [(row["_kind"], row["_reason"], row["age"], row["_sent"]) for row in rows] == [
+        ("row", None, None, '{"age": ""}'),
+        ("row", None, 3, None),
+        ("refused", "age: null", None, None),
+        ("refused", "age: null", None, None),
+        ("row", None, 4, None),
+    ]
 
 
 def test_a_changed_key_is_a_delete_and_a_row() -> None:

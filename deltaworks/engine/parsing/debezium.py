@@ -39,7 +39,8 @@ from deltaworks.engine.parsing.values import Converter, Encoding, Placeholder, Y
 from deltaworks.words.reading import ARRIVAL, Debezium
 from deltaworks.words.table import Column
 
-ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=Placeholder("__debezium_unavailable_value"))
+UNSENT_TEXT = "__debezium_unavailable_value"
+ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=Placeholder(UNSENT_TEXT))
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
 BY_ITS_LOG = "by its log"
 NOT_AN_ENVELOPE = "not a Debezium envelope"
@@ -77,10 +78,11 @@ class DebeziumParser:
     def fields(self) -> Fields:
         """What `after` must have; the source's table may have more columns."""
         columns = tuple(column for column in self.columns if column.wire != ARRIVAL)
-        required = tuple(one.name for one in self.converters if not one.null and not one.arrival)
+        may_lack = {column.name for column in columns if column.absent == "kept"}
+        required = (one.name for one in self.converters if not one.null and not one.arrival)
         return Fields(
             columns=columns,
-            required=required,
+            required=tuple(name for name in required if name not in may_lack),
             unknown=self.reads.unknown_fields,
             folded=False,
             inside="after",
@@ -100,7 +102,7 @@ class DebeziumParser:
         order = Order.of(chunk)
         keys: list[bytes | None] | None = None
         for place, found in enumerate(chunk.payloads):
-            change = _change(found, self.reads.table)
+            change = _change(found, self.reads)
             if change is None:
                 if _ends_a_snapshot(found):
                     sheet.keep(place, "snapshot", None)
@@ -118,13 +120,12 @@ class DebeziumParser:
                 sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
-                if change["source"].get("snapshot") in _LAST_OF_TABLE:
-                    order.floors[place] = order.begin(place)
+                self._see_end(order, place, change)
             elif op == "d":
                 keys = chunk.column("key") if keys is None else keys
                 self._delete(sheet, place, keys[place])
             elif op == "t":
-                sheet.keep(place, "truncate", None)
+                self._truncate(sheet, place, change)
             else:
                 sheet.refuse(place, "op: not known")
         source = order.sequences()
@@ -132,12 +133,33 @@ class DebeziumParser:
         partial = _updates(chunk) if self.partial else None
         return sheet.batch(self.converters, self.keys, source, at=order.times, floor=floor, partial=partial)
 
+    def _see_end(self, order: "Order", place: int, row: Document) -> None:
+        """Take down where a snapshot's row ends the table: the last row of a partition ends that one only."""
+        if not self.reads.is_partition(_named(row["source"])):
+            if row["source"].get("snapshot") in _LAST_OF_TABLE:
+                order.floors[place] = order.begin(place)
+        elif _ends_a_snapshot(row):
+            order.floors[place] = _older_than(row)
+
+    def _truncate(self, sheet: Sheet, place: int, change: Document) -> None:
+        if self.reads.is_partition(_named(change["source"])):  # which rows were in it, nothing says
+            sheet.refuse(place, "op: a partition is truncated")
+        else:
+            sheet.keep(place, "truncate", None)
+
     def _row(self, sheet: Sheet, place: int, change: Document) -> None:
         after = change.get("after")
         if not isinstance(after, dict):
             sheet.refuse(place, "after: missing")
         else:
-            sheet.take(place, self.fields.take(after, lambda: sheet.chunk.value(place)))
+            lacking = {} if change["op"] != "u" else self._kept(after)
+            sheet.take(place, self.fields.take(lacking | after, lambda: sheet.chunk.value(place)))
+
+    def _kept(self, after: Document) -> Document:
+        """What stands for the columns that an update does not have, and that stay as they were."""
+        kept = (column for column in self.columns if column.absent == "kept")
+        lacking = (one.name for one in kept if after.keys().isdisjoint({one.name, one.previously}))
+        return dict.fromkeys(lacking, UNSENT_TEXT)
 
     def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
         found = unwrapped(read(key))
@@ -197,7 +219,7 @@ class Order:
         return pc.if_else(pc.equal(pa.array(kinds), "truncate"), sources, told)
 
 
-def _change(found: Document | Refusal, table: str) -> Document | str | None:
+def _change(found: Document | Refusal, reads: Debezium) -> Document | str | None:
     """The change record if it is the table's, None if it is another's, else why it is refused."""
     if isinstance(found, Refusal):
         return None if found.code == "no value" else NOT_AN_ENVELOPE
@@ -207,12 +229,16 @@ def _change(found: Document | Refusal, table: str) -> Document | str | None:
     if isinstance(source, dict) and type(op) is str:
         schema, name = source.get("schema"), source.get("table")
         if type(schema) is str and type(name) is str:
-            return found if f"{schema}.{name}" == table else None
+            return found if reads.has(_named(source)) else None
     elif found.keys() == {"ts_ms"}:
         return None  # heartbeat
     elif op is None and found.get("status") in ("BEGIN", "END") and type(found.get("id")) is str:
         return None  # a source transaction's bounds
     return NOT_AN_ENVELOPE
+
+
+def _named(source: Document) -> str:
+    return f"{source['schema']}.{source['table']}"
 
 
 def _lsn(change: Document) -> int | None:
