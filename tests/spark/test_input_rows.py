@@ -78,6 +78,22 @@ def keys_from(notes: DataFrame | None = None, members: DataFrame | None = None) 
     return notes.select(about).where("member_id is not null")
 '''
 
+ALONE = '''"""Notes alone."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def transform(notes: DataFrame) -> DataFrame:
+    """Nobody lives anywhere."""
+    return notes.select("member_id", "note_id", F.lit(None).cast("string").alias("city"))
+
+
+def keys_from(notes: DataFrame) -> DataFrame:
+    """A note touches itself."""
+    return notes.select("member_id", "note_id")
+'''
+
 
 @dataclass
 class Shop:
@@ -197,6 +213,25 @@ def test_bad_row_that_goes_is_left_out_no_more(spark: SparkSession, tmp_path: Pa
     assert named == [BAD]
     assert shop.out() == []
     shop.sound()
+
+
+def test_bad_row_of_what_is_no_input_any_more_is_left_out_no_more(spark: SparkSession, tmp_path: Path) -> None:
+    """The declaration names other inputs than before."""
+    shop = Shop.of(spark, tmp_path, OF_MEMBERS)
+    shop.take(note("n1"), member(1), member(2))
+    shop.take(member(3, "n/a"), note("n2"))
+    named = shop.out()
+    shop.project.edit("tables/gold/mentions/table.py", '("silver.notes", "silver.members")', '"silver.notes"')
+    shop.project.write(FILE, ALONE)
+    again = Owner(spark, shop.owner.settings, "tiny", epoch=shop.owner.epoch, only=shop.owner.only)
+    again.take(Log().batch())
+    shop.log.send([note("n3")])
+    again.take(shop.log.batch())
+    shop.owner = again
+
+    assert named == [BAD]
+    assert shop.out() == []
+    assert "1 n3" in shop.cities()
 
 
 def test_bad_row_comes_in_by_order_once_the_transform_is_mended(spark: SparkSession, tmp_path: Path) -> None:

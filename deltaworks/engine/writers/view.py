@@ -130,7 +130,9 @@ class ViewWriter:
         """Replace the touched keys but those that cannot be computed; says what came of the changes."""
         counts = Counts(read=touched.changes, taken=touched.changes)
         before, bytes_max = len(self.progress.unfit), committer.arrow_bytes_max
-        self.fitting.leave_out({*self.progress.unfit, *self.fitting.decided})
+        named_by = {self.declared.name, *self.keys_from}  # its declaration may have named other inputs once
+        out = {*self.progress.unfit, *self.fitting.decided}
+        self.fitting.leave_out({one for one in out if one.of in named_by})
         self._rows_again(spark, touched, bytes_max)
         if touched.no_key and not touched.parts:
             return self._pass_by(committer, counts, before)
