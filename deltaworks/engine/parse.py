@@ -64,7 +64,7 @@ class Parser:
     @cached_property
     def schema(self) -> pa.Schema:
         """The declared columns, then the system's (see `SYSTEM`), then `WARNED`."""
-        return schema_of(self._way.converters).append(WARNED)
+        return schema_of(self._way.converters, self._way.leaves).append(WARNED)
 
     @phase("parse")
     def parse(self, bronze: pa.Table | pa.RecordBatch) -> pa.Table:
@@ -97,7 +97,8 @@ class Parser:
         sheet = Sheet.of(chunk)
         for place in range(len(chunk)):
             sheet.refuse(place, reason)
-        return ruled(sheet.batch(self._way.converters, (), pa.nulls(len(chunk), pa.string())), chunk, ())
+        nowhere = pa.nulls(len(chunk), pa.string())
+        return ruled(sheet.batch(self._way.converters, (), nowhere, leaves=self._way.leaves), chunk, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send the declaration, not what was compiled from it."""

@@ -17,14 +17,18 @@ _ANEW = 'then "deltaworks up", and "deltaworks source resnapshot" for the rows t
 _MILLIS_UPTO = 3
 """Digits of a second: a timestamp with so many is a number of milliseconds in the connector's adaptive modes."""
 _RELATIONS = """
-    select c.oid::int, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind = 'p',
-        array(
-            select a.attname::text from pg_index i
-            cross join lateral unnest(i.indkey::int[]) as k(attnum)
-            join pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
-            where i.indrelid = c.oid and i.indisprimary)
+    select c.oid::int, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind = 'p'
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p') and n.nspname || '.' || c.relname = any(%s)"""
+_INDEXES = """
+    select i.indrelid::int, i.indisprimary, i.indisreplident, i.indimmediate and i.indpred is null,
+        array(
+            select a.attname::text from unnest(i.indkey::int2[]) with ordinality as k(attnum, at)
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum where k.at <= i.indnkeyatts)
+    from pg_index i join pg_class c on c.oid = i.indexrelid
+    where i.indrelid = any(%s) and i.indisunique and i.indexprs is null
+    order by not i.indisclustered, c.relname"""
+"""Unique indexes, as the connector looks for one where there is no primary key: it takes the first."""
 _ATTRIBUTES = """
     select a.attrelid::int, a.attname::text, format_type(a.atttypid, null), a.atttypmod, a.attgenerated::text <> '',
         t.typtype::text = 'c' or coalesce(e.typtype::text, '') = 'c' or coalesce(e.typname, '') = 'interval'
@@ -60,13 +64,40 @@ class _Attribute:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Index:
+    primary: bool
+    identity: bool
+    """Whether it is the table's replica identity."""
+    sound: bool
+    """Whether no two rows have the same at any moment; not a partial index, nor one that is looked at later."""
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Relation:
     oid: int
     name: str
     identity: str
     partitioned: bool
-    key: tuple[str, ...]
+    indexes: tuple[_Index, ...]
+    """Unique ones."""
     attributes: Mapping[str, _Attribute]
+
+    @property
+    def told(self) -> set[str]:
+        """The columns that updates and deletions tell of the row that they found: its replica identity."""
+        if self.identity == "f":
+            return {*self.attributes}
+        mine = {"d": "primary", "i": "identity"}.get(self.identity)
+        return {name for one in self.indexes if mine and getattr(one, mine) for name in one.columns}
+
+    def key(self, config: Mapping[str, str]) -> tuple[str, ...]:
+        """The columns of a record's key; none: its records have no key."""
+        for pattern, _, columns in (one.partition(":") for one in config.get("message.key.columns", "").split(";")):
+            if pattern and _listed(pattern, self.name):
+                return tuple(column.strip() for column in columns.split(","))
+        primary = sorted(self.indexes, key=lambda one: not one.primary)
+        return primary[0].columns if primary else ()
 
 
 def gaps(
@@ -112,11 +143,20 @@ def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> d
     for oid, name, kind, modifier, generated, left_out in connection.execute(_ATTRIBUTES, (list(attributes),)):
         digits = 6 if modifier < 0 else modifier
         attributes[oid][name] = _Attribute(type=kind, digits=digits, generated=generated, left_out=left_out)
+    indexes: dict[int, list[_Index]] = {row[0]: [] for row in rows}
+    for oid, primary, of_identity, sound, columns in connection.execute(_INDEXES, (list(indexes),)):
+        one = _Index(primary=primary, identity=of_identity, sound=sound, columns=tuple(columns))
+        indexes[oid].append(one)
     return {
         name: _Relation(
-            oid=oid, name=name, identity=identity, partitioned=partitioned, key=tuple(key), attributes=attributes[oid]
+            oid=oid,
+            name=name,
+            identity=identity,
+            partitioned=partitioned,
+            indexes=tuple(indexes[oid]),
+            attributes=attributes[oid],
         )
-        for oid, name, identity, partitioned, key in rows
+        for oid, name, identity, partitioned in rows
     }
 
 
@@ -175,23 +215,43 @@ def _listed(patterns: str, name: str) -> bool:
 
 
 def _keys(name: str, table: Table, relation: _Relation, config: Mapping[str, str]) -> Iterator[Gap]:
-    """Of which row a change is, its record's key says: that is the primary key, unless the connector says otherwise."""
-    if not isinstance(table.kept_as, Latest | History) or config.get("message.key.columns"):
+    """Whether changes tell which row they are of, by the columns that it is kept by."""
+    if not isinstance(table.kept_as, Latest | History):
         return
     older = {column.name: column.previously for column in table.columns}
     declared = {name if name in relation.attributes else older.get(name) or name for name in table.kept_as.keys}
-    if not relation.key:
-        finding = f"{relation.name} has no primary key: nothing says of which row a deletion is"
-        yield Gap(place=name, finding=finding, next_step="Give it one, or set the connector's message.key.columns")
-    elif declared != {*relation.key}:
+    for finding, next_step in _of_keys(table, declared, relation, relation.key(config)):
+        yield Gap(place=name, finding=finding, next_step=next_step)
+
+
+def _of_keys(table: Table, declared: set[str], relation: _Relation, key: Sequence[str]) -> Iterator[_Wrong]:
+    assert isinstance(table.reads, Debezium)
+    full, told, kept = relation.identity == "f", relation.told, f"is kept by {', '.join(sorted(declared))}"
+    to_full = f"alter table {relation.name} replica identity full"
+    if not told:
+        lacks = "replica identity nothing" if relation.identity == "n" else "no primary key, and no other identity"
+        yield f"{relation.name} has {lacks}: Postgres refuses updates and deletions", to_full
+        return
+    keyed = f"records of {relation.name} are keyed by {', '.join(key)}"
+    if untold := [column for column in key if column not in told]:
         finding = (
-            f"is kept by {', '.join(table.kept_as.keys)}, but the primary key of {relation.name} is"
-            f" {', '.join(relation.key)}: where the one changes and the other does not, a row stays that is gone"
+            f"{keyed}, and its replica identity lacks {', '.join(untold)}: deletions name another row, and where a key"
+            " changes the old row stays"
         )
-        yield Gap(place=name, finding=finding, next_step="Declare the primary key as keys")
-    if relation.key and relation.identity == "n":
-        finding = f"{relation.name} has replica identity nothing: Postgres refuses updates and deletions"
-        yield Gap(place=name, finding=finding, next_step=f"alter table {relation.name} replica identity default")
+        yield finding, to_full
+    elif key and not declared <= {*key} and not (full and table.reads.replica_identity == "full"):
+        finding = f"{kept}, and {keyed}: updates and deletions are refused"
+        word = 'write replica_identity="full"'
+        yield finding, f"Declare {', '.join(key)} as keys, or {word if full else f'{to_full}, and {word}'}"
+    if table.reads.replica_identity == "full" and not full:
+        finding = f"declares replica identity full, and {relation.name} has another: what was before is invented"
+        yield finding, to_full
+    if not any(one.sound and {*one.columns} <= declared for one in relation.indexes):
+        finding = (
+            f"{kept}, and no unique index of {relation.name} sees to it at each moment: of rows that have the same"
+            " one is kept"
+        )
+        yield finding, "Declare the columns of such an index as keys, or create one"
 
 
 def _columns(

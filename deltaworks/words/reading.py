@@ -42,6 +42,7 @@ class Debezium:
     table: str
     unknown_fields: UnknownFields = UnknownFields(policy="ignore")
     partitions: str | None = None
+    replica_identity: Literal["default", "full"] = "default"
 
     def has(self, name: str) -> bool:
         """Whether a record that names this table of the source, with its schema, is one of the table."""
@@ -87,11 +88,21 @@ def json(bronze: str, *, topic: str, unknown_fields: UnknownFields | None = None
 
 
 def debezium(
-    bronze: str, *, table: str, partitions: str | None = None, unknown_fields: UnknownFields | None = None
+    bronze: str,
+    *,
+    table: str,
+    partitions: str | None = None,
+    unknown_fields: UnknownFields | None = None,
+    replica_identity: Literal["default", "full"] = "default",
 ) -> Debezium:
     """Read the changes of one source table (`public.orders`) from a bronze table.
 
     `partitions`: the names of its partitions, as in `public.orders_*`, where Postgres publishes them under their own
     (`publish_via_partition_root` is not set). Columns that only the source has are ignored unless said otherwise.
+    `replica_identity="full"`: the source's table has it, so a change carries the whole row of before; needed where the
+    table is kept by other columns than the record's key has, for no record says so by itself.
     """
-    return Debezium(bronze=bronze, table=table, unknown_fields=unknown_fields or ignore(), partitions=partitions)
+    return Debezium(
+        bronze=bronze, table=table, partitions=partitions, unknown_fields=unknown_fields or ignore(),
+        replica_identity=replica_identity,
+    )  # fmt: skip

@@ -24,12 +24,28 @@ SOURCE = """
     create table loose (id int, name text);
     create table mute (id int primary key);
     alter table mute replica identity nothing;
+    create table whole (id int, name text);
+    alter table whole replica identity full;
+    create table mails (id int primary key, mail int unique);
+    alter table mails replica identity full;
+    create table bymail (id int primary key, mail int not null unique);
+    alter table bymail replica identity using index bymail_mail_key;
+    create table "unique" (id int not null unique);
+    alter table "unique" replica identity using index unique_id_key;
+    create table uniques (z int not null unique, a int not null unique, id int);
+    alter table uniques replica identity using index uniques_z_key;
+    create table few (id int not null);
+    create unique index on few (id) where id > 0;
+    alter table few replica identity full;
+    create table late (id int primary key deferrable);
+    alter table late replica identity full;
     create table parts (id int, day date, primary key (id, day)) partition by range (day);
     create table parts_now partition of parts for values from ('2026-01-01') to ('2027-01-01');
     create table other (id int primary key);
     create table "Odd" (id int primary key);
     create publication pub for table
-        goods (id, name, net, made, seen, changed, at, put, waits), pairs, loose, mute, parts;
+        goods (id, name, net, made, seen, changed, at, put, waits), pairs, loose, mute, parts,
+        whole, mails, bymail, "unique", uniques, few, late;
 """
 
 
@@ -179,43 +195,53 @@ def test_partitions_published_as_their_table_are_captured(source: "psycopg.Conne
     assert told(source, reading("public.parts", ID, column("day", "date"), kept_as=latest(keys=("id", "day")))) == []
 
 
-@pytest.mark.parametrize(
-    ("table", "kept_as", "finding"),
-    [
-        ("public.pairs", latest(keys=("a", "b")), None),
-        ("public.pairs", history(keys=("b", "a")), None),
-        (
-            "public.pairs",
-            latest(keys=("c",)),
-            "is kept by c, but the primary key of public.pairs is a, b: where the one changes",
-        ),
-        (
-            "public.pairs",
-            history(keys=("a",)),
-            "is kept by a, but the primary key of public.pairs is a, b: where the one changes",
-        ),
-        (
-            "public.loose",
-            latest(keys=("id",)),
-            "public.loose has no primary key: nothing says of which row a deletion is",
-        ),
-        (
-            "public.mute",
-            latest(keys=("id",)),
-            "public.mute has replica identity nothing: Postgres refuses updates and deletions",
-        ),
+KEPT = "and no unique index of public.{} sees to it at each moment: of rows that have the same one is kept"
+REFUSED = "are keyed by {}: updates and deletions are refused"
+LACKS = "and its replica identity lacks {}: deletions name another row, and where a key changes the old row stays"
+KEYS: dict[tuple[str, str, str], list[str]] = {
+    ("pairs", "a b", "default"): [],
+    ("pairs", "b a", "default"): [],
+    ("pairs", "c", "default"): [f"is kept by c, and records of public.pairs {REFUSED.format('a, b')}"],
+    ("pairs", "a", "default"): [f"is kept by a, {KEPT.format('pairs')}"],
+    ("pairs", "a b", "full"): [
+        "declares replica identity full, and public.pairs has another: what was before is invented"
     ],
-)
+    ("loose", "id", "default"): [
+        "public.loose has no primary key, and no other identity: Postgres refuses updates and deletions"
+    ],
+    ("mute", "id", "default"): ["public.mute has replica identity nothing: Postgres refuses updates and deletions"],
+    ("whole", "id", "default"): [f"is kept by id, {KEPT.format('whole')}"],
+    ("mails", "mail", "full"): [],
+    ("mails", "mail", "default"): [f"is kept by mail, and records of public.mails {REFUSED.format('id')}"],
+    ("bymail", "id", "default"): [f"records of public.bymail are keyed by id, {LACKS.format('id')}"],
+    ("unique", "id", "default"): [],
+    ("uniques", "a", "default"): [f"records of public.uniques are keyed by a, {LACKS.format('a')}"],
+    ("few", "id", "default"): [f"is kept by id, {KEPT.format('few')}"],
+    ("late", "id", "default"): [f"is kept by id, {KEPT.format('late')}"],
+}
+
+
+@pytest.mark.parametrize(("table", "keys", "identity"), KEYS)
 def test_keys_are_held_against_those_of_the_source(
-    source: "psycopg.Connection[Any]", table: str, kept_as: Latest | History, finding: str | None
+    source: "psycopg.Connection[Any]", table: str, keys: str, identity: Any
 ) -> None:
-    """A record's key is the source's primary key: by another one rows would stay that are gone."""
-    declared = reading(table, *(column(name, "int", null=False) for name in kept_as.keys), kept_as=kept_as)
+    """And against what the connector takes for a record's key, and what Postgres tells it of the row of before."""
+    columns = tuple(column(name, "int", null=False) for name in keys.split())
+    kept = latest(keys=tuple(keys.split()))
+    reads = debezium("bronze.changes", table=f"public.{table}", replica_identity=identity)
+    declared = Table(app="shop", reads=reads, kept_as=kept, owner="tests", columns=columns)
 
-    found = told(source, declared)
+    assert told(source, declared) == [("silver.t", finding) for finding in KEYS[table, keys, identity]]
 
-    assert [place for place, _ in found] == ([] if finding is None else ["silver.t"])
-    assert all(text.startswith(str(finding)) for _, text in found)
-    assert (
-        told(source, declared, **{"message.key.columns": "public.*:x"}) == []
-    )  # then the connector says what the keys are
+
+def test_the_connector_may_take_other_columns_for_the_key(source: "psycopg.Connection[Any]") -> None:
+    """Those that the replica identity has; of others the row of before is not told, and Debezium invents its key."""
+    config = {"message.key.columns": "public.none:x;public.(mails|pairs):mail,c"}
+    mails, pairs = (reading(f"public.{name}", column(key, "int", null=False), kept_as=history(keys=(key,)))
+                    for name, key in (("mails", "mail"), ("pairs", "c")))  # fmt: skip
+
+    assert told(source, reading("public.mails", ID), **{"message.key.columns": "public.mails: id"}) == []
+    assert [found for _, found in told(source, mails, **{"message.key.columns": "public.mails:mail"})] == []
+    assert [found for _, found in told(source, pairs, **config)] == [
+        f"records of public.pairs are keyed by mail, c, {LACKS.format('mail, c')}"
+    ]

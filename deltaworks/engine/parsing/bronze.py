@@ -50,6 +50,11 @@ class Chunk:
         """The documents, of those that came with their schema only the record."""
         return [unwrapped(found) for found in self.documents]
 
+    @cached_property
+    def keys(self) -> list[bytes | None]:
+        """The records' keys."""
+        return self.column("key")
+
     def column(self, name: str) -> list[Any]:
         """A column as Python values."""
         values: list[Any] = self.rows.column(name).to_pylist()

@@ -4,8 +4,13 @@ Values and keys may come with their schema (`schemas.enable`, the converter's de
 
 Of a record another's are: tombstones, heartbeats, the BEGIN and END of transactions, logical messages, changes of other
 tables. A value that is none of these and no change record either cannot be told to be another's, so every table over
-that bronze refuses it. For a delete only the Kafka key counts: `before` holds invented defaults unless the source's
-replica identity is full.
+that bronze refuses it.
+
+Which row a change found is told by the record's key, if that has the declared ones: a row that gets another key comes
+as a deletion and an insert. `before` counts where the source's replica identity is full, else it holds invented
+defaults, and no record says which. So it counts in records without a key, since Postgres refuses updates and deletions
+of a table that has neither a key nor this identity; and where the table is declared to have it. An update that finds
+the row under other keys than it leaves it says so in `_left`.
 
 An update does not carry large values that it left as they were (unchanged TOAST): the connector's placeholder stands
 for them, and `_sent` names them. Nothing else may leave a value out: an insert carries them all, but for one that
@@ -20,6 +25,7 @@ may show that one already, or later ones, which the log repeats; of a key that w
 connector sends no row. Such a row ends nothing: keys that it does not show are only deleted by the log.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,9 +95,14 @@ class DebeziumParser:
             unsent=ENCODING.unsent,
         )
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The keys that a row may leave for others."""
+        return self.keys
+
     @cached_property
     def key_shapes(self) -> Shapes:
-        """What the key of a deleted row must have."""
+        """What must be told of the row that a change found."""
         older = {column.name: column.previously for column in self.columns if column.previously}
         previously = {key: older[key] for key in self.keys if key in older}
         return Shapes(names=self.keys, required=self.keys, folded=False, previously=previously)
@@ -100,7 +111,6 @@ class DebeziumParser:
         """One row out for each row of the chunk."""
         sheet = Sheet.of(chunk)
         order = Order.of(chunk)
-        keys: list[bytes | None] | None = None
         for place, found in enumerate(chunk.payloads):
             change = _change(found, self.reads)
             if change is None:
@@ -120,10 +130,11 @@ class DebeziumParser:
                 sheet.refuse(place, "source: no usable time")
             elif op in _ROW_OPS:
                 self._row(sheet, place, change)
+                if op == "u" and sheet.kinds[place] == "row":
+                    self._came_from(sheet, place, change)
                 self._see_end(order, place, change)
             elif op == "d":
-                keys = chunk.column("key") if keys is None else keys
-                self._delete(sheet, place, keys[place])
+                self._delete(sheet, place, change)
             elif op == "t":
                 self._truncate(sheet, place, change)
             else:
@@ -131,7 +142,9 @@ class DebeziumParser:
         source = order.sequences()
         floor = order.floor(source, sheet.kinds)
         partial = _updates(chunk) if self.partial else None
-        return sheet.batch(self.converters, self.keys, source, at=order.times, floor=floor, partial=partial)
+        return sheet.batch(
+            self.converters, self.keys, source, at=order.times, floor=floor, partial=partial, leaves=self.leaves
+        )
 
     def _see_end(self, order: "Order", place: int, row: Document) -> None:
         """Take down where a snapshot's row ends the table: the last row of a partition ends that one only."""
@@ -161,16 +174,49 @@ class DebeziumParser:
         lacking = (one.name for one in kept if after.keys().isdisjoint({one.name, one.previously}))
         return dict.fromkeys(lacking, UNSENT_TEXT)
 
-    def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
-        found = unwrapped(read(key))
-        if isinstance(found, Refusal):
-            sheet.refuse(place, f"key: {found.code}")
+    def _came_from(self, sheet: Sheet, place: int, change: Document) -> None:
+        """Note under which keys an update found its row, if they may be others than it has now."""
+        key = sheet.chunk.keys[place]
+        if key is not None and all(mark in key for mark in self._marks):
+            return
+        named = unwrapped(read(key))
+        if isinstance(named, Refusal) and (named.code != "no value" or change.get("before") is None):
+            return  # nothing says that it was another row, and of Postgres's own records none is so
+        told = self._found(change, named)
+        row = sheet.records[place] or {}
+        if isinstance(told, str):
+            sheet.refuse(place, told)
+        elif any(told[name] != row.get(name) for name in self.keys):
+            sheet.left[place] = told
+
+    @cached_property
+    def _marks(self) -> tuple[bytes, ...]:
+        """What a record's key contains, as the connector writes it, if it has the declared keys: no text does."""
+        return tuple(f"{json.dumps(name, ensure_ascii=False)}:".encode() for name in self.keys)
+
+    def _delete(self, sheet: Sheet, place: int, change: Document) -> None:
+        told = self._found(change, unwrapped(read(sheet.chunk.keys[place])))
+        if isinstance(told, str):
+            sheet.refuse(place, told)
         else:
-            verdict = self.key_shapes.verdict(found)
-            if verdict.reason is not None:
-                sheet.refuse(place, f"key: {verdict.reason}")
-            else:
-                sheet.keep(place, "delete", found | {name: found[old] for old, name in verdict.renamed})
+            sheet.keep(place, "delete", told)
+
+    def _found(self, change: Document, named: Document | Refusal) -> Document | str:
+        """The keys of the row that an update or a deletion found, by its record's key `named`; or why not."""
+        if not isinstance(named, Refusal):
+            told = self._keys_in(named, "key")
+            if isinstance(told, dict) or self.reads.replica_identity != "full":
+                return told
+        elif named.code != "no value":
+            return f"key: {named.code}"
+        before = change.get("before")
+        return self._keys_in(before, "before") if isinstance(before, dict) else "before: missing"
+
+    def _keys_in(self, found: Document, place: str) -> Document | str:
+        verdict = self.key_shapes.verdict(found)
+        if verdict.reason is not None:
+            return f"{place}: {verdict.reason}"
+        return found | {name: found[old] for old, name in verdict.renamed}
 
 
 @dataclass(kw_only=True)

@@ -10,6 +10,7 @@ declares a field by one of the wrapper's names.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +49,8 @@ class JsonParser:
     by: str | None = None
     """Of such a table: the column that places states, the highest last."""
     timely: Timely | None = None
+    leaves: ClassVar[tuple[str, ...]] = ()
+    """A state does not say what its row was before."""
 
     @cached_property
     def converters(self) -> tuple[Converter, ...]:

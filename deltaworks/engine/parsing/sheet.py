@@ -1,8 +1,9 @@
 """Parsed rows on their way out: one row out for each row of bronze, in its order."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,11 +40,13 @@ source's order; null where that is unknown; of states by JSON what comes before 
 `_at`: when the source says it happened, null where it does not. `_sent`: of a row that does not carry all columns, a
 JSON object of those that it leaves out (see `writers/partial.py`); of the column of undeclared fields, of the fields
 that it leaves out; else null.
+`_left`, of a database's changes only: the keys under which an update found its row, if it has others now; else null.
 `_floor`: all of the table that is older than this sequence is gone in the source. `_strays`: a JSON array of the row's
 undeclared fields, null if it has none. `_seq`, `_topic`, `_partition`, `_offset`, `_timestamp`: as in bronze. `_key`,
 `_value`: the bytes of refused rows and of those with `_sent`, only.
 """
 
+LEFT = "_left"
 _BRONZE = {"_seq": "_seq", "_topic": "topic", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp"}
 _BYTES = {"_key": "key", "_value": "value"}
 Picked = tuple[int, Document]
@@ -62,6 +65,8 @@ class Sheet:
     """Per row with undeclared fields their names, as JSON."""
     unsent: dict[int, list[str]] = field(default_factory=dict)
     """Per row that does not carry all columns the ones that it leaves out."""
+    left: dict[int, Document] = field(default_factory=dict)
+    """Per row that was found under other keys, as far as their values are written otherwise, what it had there."""
     parts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Per row that does not carry all undeclared fields that are kept the ones that it leaves out."""
 
@@ -102,11 +107,14 @@ class Sheet:
         *,
         floor: pa.Array | None = None,
         partial: Callable[[int], bool] | None = None,
+        leaves: Sequence[str] = (),
     ) -> pa.RecordBatch:
         """The parsed rows; values that do not fit are refused here, and events whose time is not believed.
 
-        `partial` says whether the row at a place may leave out columns that are no keys.
+        `partial` says whether the row at a place may leave out columns that are no keys. `leaves`: the keys that a row
+        may leave for others; without any there is no `_left`.
         """
+        schema = schema_of(converters, leaves)
         arrays = self._columns(converters, keys, timely, partial or _never)
         kinds = pa.array(self.kinds, pa.string())
         reasons = pa.array([self.reasons.get(place) for place in range(len(self.kinds))], pa.string())
@@ -118,8 +126,11 @@ class Sheet:
         by_name |= {"_floor": pa.nulls(len(kinds), pa.string()) if floor is None else floor}
         by_name |= {name: bronze.column(of) for name, of in _BRONZE.items()}
         by_name |= {name: self._kept_only(bronze.column(of), kinds) for name, of in _BYTES.items()}
+        if leaves:
+            left = [self.left.get(place) for place in range(len(kinds))] if self.left else pa.nulls(len(kinds))
+            by_name |= {LEFT: pa.array(left, schema.field(LEFT).type)}
         return pa.RecordBatch.from_arrays(
-            [*arrays, *(by_name[name] for name in SYSTEM.names)], schema=schema_of(converters)
+            [*arrays, *(by_name[name] for name in schema.names[len(arrays) :])], schema=schema
         )
 
     def _columns(
@@ -149,18 +160,44 @@ class Sheet:
                 for at, code in timely.refused(array, self._arrived(picked)):
                     self.reasons.setdefault(picked[at][0], f"{one.name}: {code}")
             converted.append((array, picked))
+        self._note_parts(partial)
+        if self.left:
+            self._leave(
+                {one.name: one for one in converters if one.name in keys},
+                dict(zip((one.name for one in converters), (array for array, _ in converted), strict=True)),
+                {place: at for at, (place, _) in enumerate(keyed)},
+            )
+        for place in self.reasons:
+            self.kinds[place] = "refused"
+            self.unsent.pop(place, None)
+            self.left.pop(place, None)
+        if not self.reasons and len(rows) == len(self.kinds):
+            return [array for array, _ in converted]
+        at_rows, at_keyed = self._back(rows), self._back(keyed)
+        return [array.take(at_keyed if picked is keyed else at_rows) for array, picked in converted]
+
+    def _note_parts(self, partial: Callable[[int], bool]) -> None:
+        """Of the undeclared fields that are kept: note those that a row leaves out, or refuse it."""
         for place, names in self.parts.items():
             if partial(place):
                 self.unsent.setdefault(place, []).extend(names)
             else:
                 self.reasons.setdefault(place, f"{column_of(names[0])}: {UNSENT}")
-        for place in self.reasons:
-            self.kinds[place] = "refused"
-            self.unsent.pop(place, None)
-        if not self.reasons and len(rows) == len(self.kinds):
-            return [array for array, _ in converted]
-        at_rows, at_keyed = self._back(rows), self._back(keyed)
-        return [array.take(at_keyed if picked is keyed else at_rows) for array, picked in converted]
+
+    def _leave(self, keys: Mapping[str, Converter], now: Mapping[str, pa.Array], at: Mapping[int, int]) -> None:
+        """Read the keys that rows have left; forget those that are the same in another form. `at`: index by place."""
+        places = list(self.left)
+        was: dict[str, list[Any]] = {}
+        for name, one in keys.items():
+            array, refused = one.column([self.left[place][name] for place in places])
+            was[name] = array.to_pylist()
+            for nth, code in refused.items():
+                self.reasons.setdefault(places[nth], f"before: {name}: {code}")
+        self.left = {
+            place: {name: values[nth] for name, values in was.items()}
+            for nth, place in enumerate(places)
+            if any(values[nth] != now[name][at[place]].as_py() for name, values in was.items())
+        }
 
     def _picked(self, kind: str) -> list[Picked]:
         found = zip(self.kinds, self.records, strict=True)
@@ -192,9 +229,10 @@ class Sheet:
         return pa.array([texts.get(place) for place in range(len(self.kinds))], pa.string())
 
 
-def schema_of(converters: Sequence[Converter]) -> pa.Schema:
+def schema_of(converters: Sequence[Converter], leaves: Sequence[str] = ()) -> pa.Schema:
     """The declared columns, then the system's; all may be null, for refused rows are."""
-    return pa.schema([*((one.name, one.type) for one in converters), *SYSTEM])
+    left = [pa.field(LEFT, pa.struct([(one.name, one.type) for one in converters if one.name in leaves]))]
+    return pa.schema([*((one.name, one.type) for one in converters), *SYSTEM, *(left if leaves else [])])
 
 
 def _note(names: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parsing.sheet import SYSTEM
 from deltaworks.engine.schemas import spark_schema
+from deltaworks.engine.writers.left import KEYED
 from deltaworks.engine.writers.partial import ACT, COUNTED, ORIGIN, WHY, folded
 from deltaworks.engine.writers.writer import span
 
@@ -41,11 +42,11 @@ class Folding:
         `rows`: about how many the batch has.
         """
         if isinstance(parsed, pa.Table):
-            batch = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
+            batch = parsed.filter(pc.is_in(parsed["_kind"], pa.array(KEYED)))
             together = pa.concat_tables(list(self._arrow(batch, everything))).combine_chunks()
             yield Folded(folded(together, self.keys, floor=self.floor), self.table.schema)
             return
-        changes = parsed.where(F.col("_kind").isin("row", "delete"))
+        changes = parsed.where(F.col("_kind").isin(*KEYED))
         made = self._spark(changes, everything, 1 + rows // ROWS_PER_GROUP).persist(StorageLevel.DISK_ONLY)
         try:
             yield Folded(made, self.table.schema)

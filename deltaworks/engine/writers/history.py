@@ -21,6 +21,7 @@ from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema, spark_schema
 from deltaworks.engine.writers.intervals import NEW, TIME, Truncation, events_schema, fold, folded_schema
+from deltaworks.engine.writers.left import KEYED
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import frame, span
 
@@ -30,8 +31,10 @@ SYSTEM = pa.schema([("_at", TIME), ("_offset", pa.int64()), ("_seq", pa.int64())
 Unlike elsewhere the sequence ends before the offset in Kafka: a change that was delivered twice is one change.
 """
 _REMEMBERED = pa.schema([("_at", TIME), ("_seq", pa.int64()), ("_source", pa.string())])
-_CHANGES = ("row", "delete", "truncate")
+_CHANGES = (*KEYED, "truncate")
 _OFFSET = "/[^/]*$"
+_LEFT = "/left"
+"""At the end of the sequence of what ended because its row has left its keys: the change is counted with its row."""
 EVENTS_PER_CALL = 50_000
 """So many events go into one call of the fold: a call for each key would cost a millisecond each."""
 
@@ -64,7 +67,7 @@ class HistoryWriter(OverBronze):
         """Whether what is stored of the batch's keys may be more than the driver should hold."""
         if parsed["_floor"].null_count < parsed.num_rows:
             return self.table.bytes() + self.deleted.bytes() > committer.arrow_bytes_max
-        keyed = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
+        keyed = parsed.filter(pc.is_in(parsed["_kind"], pa.array(KEYED)))
         return committer.touched(self.table, keyed, Merge(keys=self.declared.keys, clauses=())) > (
             committer.arrow_bytes_max
         )
@@ -74,6 +77,8 @@ class HistoryWriter(OverBronze):
     def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts) -> Counts:
         changes = parsed.filter(pc.is_in(parsed["_kind"], pa.array(_CHANGES)))
         sequences = pc.replace_substring_regex(changes["_source"], _OFFSET, "")
+        left = pc.equal(changes["_kind"], "left")
+        sequences = pc.if_else(left, pc.binary_join_element_wise(sequences, _LEFT, ""), sequences)
         changes = changes.set_column(changes.schema.get_field_index("_source"), "_source", sequences)
         changes = sound(changes, self.table.schema, subset=True)  # keys are compared with those stored
         known = self._stored(self.deleted, changes)
@@ -90,8 +95,9 @@ class HistoryWriter(OverBronze):
         ]
         cuts = known.filter(pc.is_null(known[self.declared.keys[0]]))
         folded = self._fold(_truncations(cuts))(pa.concat_tables(events))
-        taken = gone.num_rows + (pc.sum(folded[NEW.name]).as_py() or 0)
-        counts = replace(counts, taken=taken, superseded=changes.num_rows - taken)
+        told = pc.sum(pc.invert(pc.ends_with(gone["_source"], _LEFT))).as_py() or 0
+        taken, came = told + (pc.sum(folded[NEW.name]).as_py() or 0), pc.sum(pc.invert(left)).as_py() or 0
+        counts = replace(counts, taken=taken, superseded=came - taken)
         if ends.num_rows:
             self._beside(committer, self.deleted, ends)
         low, high = span(folded, self.declared.table.event_time)
@@ -129,14 +135,16 @@ class HistoryWriter(OverBronze):
 
     def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
         changes = parsed.where(F.col("_kind").isin(*_CHANGES))
-        changes = without_negative_zero(changes.withColumn("_source", F.regexp_replace("_source", _OFFSET, "")))
+        sequence = F.regexp_replace("_source", _OFFSET, F.when(F.col("_kind") == "left", _LEFT).otherwise(""))
+        changes = without_negative_zero(changes.withColumn("_source", sequence))
         gone = self._not_known_spark(changes.where(F.col("_kind") != "row")).withColumn("_told", F.lit(True))
         floors = self._not_known_spark(self._floors_spark(parsed)).withColumn("_told", F.lit(False))
         both = gone.unionByName(floors).persist(StorageLevel.DISK_ONLY)
         folded = None
         try:
             cut = F.when(self._is_truncation(), F.col("_source"))
-            told, ended, last = both.agg(F.count_if("_told"), F.count("*"), F.max(cut)).collect()[0]
+            whole_changes = F.count_if(F.col("_told") & ~F.endswith("_source", F.lit(_LEFT)))
+            told, ended, last = both.agg(whole_changes, F.count("*"), F.max(cut)).collect()[0]
             ends = both.drop("_told")
             older = None if last is None else _as_of(self.table, changes).where(F.col("_source") < last)
             whole = older is not None and not older.isEmpty()
@@ -145,7 +153,7 @@ class HistoryWriter(OverBronze):
             spans = [F.min(event_time), F.max(event_time)] if event_time else [F.lit(None), F.lit(None)]
             new, low, high = folded.agg(F.count_if(NEW.name), *spans).collect()[0]
             taken = told + new
-            counts = replace(counts, taken=taken, superseded=changes.count() - taken)
+            counts = replace(counts, taken=taken, superseded=changes.where(F.col("_kind") != "left").count() - taken)
             if ended:
                 self._beside(committer, self.deleted, ends)
             entry = self.progress.entry(counts, low=low, high=high)

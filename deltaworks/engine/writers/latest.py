@@ -20,6 +20,7 @@ from deltaworks.engine.parsing.json import BY_ARRIVAL
 from deltaworks.engine.schemas import arrow_schema
 from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
+from deltaworks.engine.writers.left import ENDS, KEYED
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.partial import is_partial, keyed
 from deltaworks.engine.writers.writer import Turn, span
@@ -112,23 +113,28 @@ class LatestWriter(OverBronze):
         return counts
 
     def _put_in(self, committer: Committer, rows: Rows, gone: Rows | None, counts: Counts, *, how: Merge) -> Counts:
-        """Remember deletions, then merge what counts of each key: a row, or with `_gone` that there is none."""
+        """Remember deletions, then merge what counts of each key: a row, or with `_gone` that there is none.
+
+        `_kind` tells which of them are whole changes.
+        """
         low: Any
         high: Any
         if isinstance(rows, pa.Table):
-            left, there = rows.num_rows, rows.filter(pc.invert(rows["_gone"]))
+            taken = pc.sum(pc.not_equal(rows["_kind"], "left")).as_py() or 0
+            there = rows.filter(pc.invert(rows["_gone"]))
             low, high = span(there, self.declared.table.event_time)
         else:
-            left, low, high = rows.agg(F.count("*"), *self._span_columns()).collect()[0]
-        counts = replace(counts, taken=left, superseded=counts.read - counts.refused - counts.not_mine - left)
+            taken, low, high = rows.agg(F.count_if(F.col("_kind") != "left"), *self._span_columns()).collect()[0]
+        counts = replace(counts, taken=taken, superseded=counts.read - counts.refused - counts.not_mine - taken)
         if gone is not None:
             self._beside(committer, self.deleted, gone)
+        rows = rows.select([*self.table.schema.names, "_gone"])
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high), how=how)
         return counts
 
     def _keep_highest(self, committer: Committer, placed: Rows, counts: Counts) -> Counts:
         """Of states that a column places the highest counts, beside what is there of its key."""
-        names, ends = [*self.table.schema.names, "_gone"], self.deleted.schema.names
+        names, ends = [*self.table.schema.names, "_gone", "_kind"], self.deleted.schema.names
         how = self._merge(None, judged=True)
         if isinstance(placed, pa.Table):
             rows = placed.append_column("_gone", pc.equal(placed["_kind"], "delete"))
@@ -207,7 +213,7 @@ class LatestWriter(OverBronze):
 
         `overtaken`: the table may have newer rows.
         """
-        rows = parsed.filter(pc.is_in(parsed["_kind"], pa.array(["row", "delete"])))
+        rows = parsed.filter(pc.is_in(parsed["_kind"], pa.array(KEYED)))
         rows = rows.filter(pc.greater(rows["_source"], floor)).sort_by("_source")
         last = {key: at for at, key in enumerate(self._keys(rows))}
         rows = rows.take(pa.array(sorted(last.values()), pa.int64()))
@@ -219,22 +225,23 @@ class LatestWriter(OverBronze):
             for key, source in zip(self._keys(rows), rows["_source"].to_pylist(), strict=True)
         ]
         rows = rows.filter(pa.array(newer, pa.bool_()))
-        rows = rows.append_column("_gone", pc.equal(rows["_kind"], "delete"))
+        rows = rows.append_column("_gone", pc.is_in(rows["_kind"], pa.array(ENDS)))
         gone = rows.filter(rows["_gone"]).select(self.deleted.schema.names)
-        return rows.select([*self.table.schema.names, "_gone"]), gone if gone.num_rows else None
+        return rows, gone if gone.num_rows else None
 
     def _newest_spark(self, parsed: DataFrame, floor: str, *, overtaken: bool) -> tuple[DataFrame, DataFrame | None]:
         """The same for a batch that is too large to collect."""
         keys = list(self.declared.keys)
-        rows = parsed.where(F.col("_kind").isin("row", "delete")).where(F.col("_source") > floor)
+        rows = parsed.where(F.col("_kind").isin(*KEYED)).where(F.col("_source") > floor)
         newest_first = Window.partitionBy(*keys).orderBy(F.col("_source").desc())
         rows = rows.withColumn("_rank", F.row_number().over(newest_first)).where("_rank = 1")
-        rows = rows.withColumn("_gone", F.col("_kind") == "delete").select(*self.table.schema.names, "_gone")
+        names = [*self.table.schema.names, "_gone", "_kind"]
+        rows = rows.withColumn("_gone", F.col("_kind").isin(*ENDS)).select(*names)
         for there in (self.deleted, self.table) if overtaken else (self.deleted,):
             known = _sources(parsed.sparkSession, there, keys)
             rows = rows.join(known, keys, "left").where(F.coalesce("_known", F.lit("")) < F.col("_source"))
             rows = rows.drop("_known")
-        rows = rows.select(*self.table.schema.names, "_gone")
+        rows = rows.select(*names)
         gone = rows.where("_gone").select(*self.deleted.schema.names)
         return rows, None if gone.isEmpty() else gone
 

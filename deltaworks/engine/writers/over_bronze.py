@@ -19,10 +19,12 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser, Timely, parser
+from deltaworks.engine.parsing.sheet import LEFT
 from deltaworks.engine.phases import phase
 from deltaworks.engine.schemas import spark_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.writers import strays
+from deltaworks.engine.writers.left import with_left
 from deltaworks.engine.writers.partial import unknown
 from deltaworks.engine.writers.patches import Patch, Patched, Patches, told, whole
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE, Place, Quarantine
@@ -142,10 +144,11 @@ class OverBronze(ABC):
         if whole(judged) != [True]:
             return f"{unknown(judged['_sent'])[0]}: value not sent"
         if isinstance(self.declared.table.reads, Debezium):
-            # its own key tells whose row a record is: it is read by making a deletion of it
+            # the record tells whose row it is, by its key or by what was before: it is read by making a deletion of it
             own = self.parser.parse(patch.as_deletion().beside(row))
             keys = list(self.declared.keys)
-            if own["_kind"][0].as_py() == "delete" and own.select(keys) != judged.select(keys):
+            leaves = judged[LEFT][0].is_valid  # the record says itself whose row it was
+            if own["_kind"][0].as_py() == "delete" and not leaves and own.select(keys) != judged.select(keys):
                 return "its key is another row's"
         return None
 
@@ -308,8 +311,12 @@ class OverBronze(ABC):
         committer.commit(side, rows, entry)
 
     def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
-        """The rows, each with its place among those of its key; those that the table does not keep may be missing."""
-        return nullcontext(parsed)
+        """The rows, each with its place among those of its key; those that the table does not keep may be missing.
+
+        Of a database's changes also what ends where a row has left its keys.
+        """
+        moves = isinstance(self.declared.table.reads, Debezium)
+        return nullcontext(with_left(parsed, self.declared.keys) if moves else parsed)
 
     @abstractmethod
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:

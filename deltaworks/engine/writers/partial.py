@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.parsing.fields import column_of, field_of, with_parts
+from deltaworks.engine.writers.left import ENDS
 
 CHANGE = pa.schema([("_kind", pa.string()), ("_source", pa.string()), ("_sent", pa.string())])
-"""What a change is known by: row or delete, its place in the source's order, its note."""
+"""What a change is known by: row, delete or left (see `left.py`), its place in the source's order, its note."""
 REASON = "value not sent, and no earlier change has it"
 
 
@@ -59,7 +60,7 @@ def _carry(
     each = zip(keyed(changes, keys), *(changes[name].to_pylist() for name in CHANGE.names), strict=True)
     for place, (key, kind, source, text) in enumerate(each):
         life = lives.setdefault(key, _Life(floor))
-        if kind == "delete":
+        if kind in ENDS:
             lives[key] = _Life(max(source, life.cut))
             written.append(None)
             continue
@@ -194,21 +195,21 @@ class _Verdict(NamedTuple):
 
 def _verdicts(seen: Sequence[_Seen], floor: str) -> Iterator[_Verdict]:
     """What becomes of one key."""
-    cut = max((one.source for one in seen if one.kind == "delete"), default="")
+    cut = max((one.source for one in seen if one.kind in ENDS), default="")
     cut = max(cut, floor)
     batch = [one for one in seen if one.origin == "batch"]
     stored = next((one for one in seen if one.origin == "table"), None)
     alive = next((one for one in reversed(seen) if one.kind == "row" and one.source > cut), None)
     waits = alive is not None and alive.open is not None
     refused = [one for one in batch if waits and one.kind == "row" and one.source > cut]
-    counted = any(one.source > floor and one not in refused for one in batch)
+    counted = any(one.source > floor and one not in refused and one.kind != "left" for one in batch)
     yield from (_Verdict(one.place, "refuse", open=one.open) for one in refused)
     if alive is not None and not waits:
         if stored is None or alive.fresh or (stored.source, stored.was) != (alive.source, alive.note):
             yield _Verdict(alive.place, "put", counted)
         return
     known = max((one.source for one in seen if one.origin == "deleted"), default="")
-    news = max((one for one in batch if one.kind == "delete" and one.source > max(known, floor)), default=None)
+    news = max((one for one in batch if one.kind in ENDS and one.source > max(known, floor)), default=None)
     if news is not None:
         yield _Verdict(news.place, "forget")
     if stored is not None or news is not None:
