@@ -16,6 +16,7 @@ _Wrong = tuple[str, str]
 _ANEW = 'then "deltaworks up", and "deltaworks source resnapshot" for the rows that are there'
 _MILLIS_UPTO = 3
 """Digits of a second: a timestamp with so many is a number of milliseconds in the connector's adaptive modes."""
+_REPLACES = "value.converter.replace.null.with.default"
 _RELATIONS = """
     select c.oid::int, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind = 'p'
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -31,6 +32,7 @@ _INDEXES = """
 """Unique indexes, as the connector looks for one where there is no primary key: it takes the first."""
 _ATTRIBUTES = """
     select a.attrelid::int, a.attname::text, format_type(a.atttypid, null), a.atttypmod, a.attgenerated::text <> '',
+        a.atthasdef and not a.attnotnull,
         t.typtype::text = 'c' or coalesce(e.typtype::text, '') = 'c' or coalesce(e.typname, '') = 'interval'
     from pg_attribute a join pg_type t on t.oid = a.atttypid left join pg_type e on e.oid = t.typelem and t.typlen = -1
     where a.attrelid = any(%s) and a.attnum > 0 and not a.attisdropped"""
@@ -59,6 +61,8 @@ class _Attribute:
     digits: int
     """Of a timestamp: of its seconds' fraction."""
     generated: bool
+    may_lack: bool
+    """Whether it has a default, and may be null all the same."""
     left_out: bool
     """Whether the connector has no form for such values."""
 
@@ -140,9 +144,13 @@ def _reads(table: Table) -> Debezium:
 def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> dict[str, _Relation]:
     rows = connection.execute(_RELATIONS, (list(names),)).fetchall()
     attributes: dict[int, dict[str, _Attribute]] = {row[0]: {} for row in rows}
-    for oid, name, kind, modifier, generated, left_out in connection.execute(_ATTRIBUTES, (list(attributes),)):
+    for oid, name, kind, modifier, generated, may_lack, left_out in connection.execute(
+        _ATTRIBUTES, (list(attributes),)
+    ):
         digits = 6 if modifier < 0 else modifier
-        attributes[oid][name] = _Attribute(type=kind, digits=digits, generated=generated, left_out=left_out)
+        attributes[oid][name] = _Attribute(
+            type=kind, digits=digits, generated=generated, may_lack=may_lack, left_out=left_out
+        )
     indexes: dict[int, list[_Index]] = {row[0]: [] for row in rows}
     for oid, primary, of_identity, sound, columns in connection.execute(_INDEXES, (list(indexes),)):
         one = _Index(primary=primary, identity=of_identity, sound=sound, columns=tuple(columns))
@@ -293,11 +301,19 @@ def _not_sent(
             "is numeric in the source: NaN and infinite values come as the connector's words for them",
             "Declare a decimal, which refuses them, or cast it in the source",
         )
+    if found.may_lack and _replaces_null(config):
+        next_step = f'Write "{_REPLACES}": "false" into its file, {_ANEW}'
+        return "may be null and has a default in the source, which the connector sends instead of null", next_step
     if column.type == "timestamp" and found.type == "timestamp without time zone":
         sent, declared = _unit(found.digits, config), column.wire or "micros"
         if sent != declared:
             return f"is sent in {sent}, declared is {declared}: another time is read", f'Write wire="{sent}"'
     return None
+
+
+def _replaces_null(config: Mapping[str, str]) -> bool:
+    """Whether the connector's converter sends defaults for nulls: its own does by default, the local worker's not."""
+    return config.get(_REPLACES, "true" if "value.converter" in config else "false") != "false"
 
 
 def _unit(digits: int, config: Mapping[str, str]) -> str:

@@ -30,6 +30,8 @@ _SETTINGS = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
+    "key.converter.replace.null.with.default": "false",  # by default a null is sent as its column's default
+    "value.converter.replace.null.with.default": "false",
     "rest.advertised.host.name": "127.0.0.1",
     "plugin.discovery": "service_load",
     "exactly.once.source.support": "enabled",  # without it a crash repeats all since the last offset flush

@@ -19,7 +19,7 @@ SOURCE = """
     create table goods (
         id int primary key, name text, net numeric, gross numeric generated always as (net * 1.19) stored,
         made timestamp(3), seen timestamp(0), changed timestamp, at timestamptz(0), put place, waits interval[],
-        hidden text);
+        hidden text, rate int default 7);
     create table pairs (a int, b int, c int unique, primary key (a, b));
     create table loose (id int, name text);
     create table mute (id int primary key);
@@ -44,7 +44,7 @@ SOURCE = """
     create table other (id int primary key);
     create table "Odd" (id int primary key);
     create publication pub for table
-        goods (id, name, net, made, seen, changed, at, put, waits), pairs, loose, mute, parts,
+        goods (id, name, net, made, seen, changed, at, put, waits, rate), pairs, loose, mute, parts,
         whole, mails, bymail, "unique", uniques, few, late;
 """
 
@@ -115,6 +115,25 @@ def test_units_follow_the_connectors_mode(source: "psycopg.Connection[Any]") -> 
 
     assert told(source, table) == []
     assert [place for place, _ in told(source, table, **{"time.precision.mode": "connect"})] == ["silver.t.changed"]
+
+
+@pytest.mark.parametrize(
+    ("config", "finds"),
+    [
+        ({}, False),
+        ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, True),
+        ({"value.converter": "Json", "value.converter.replace.null.with.default": "false"}, False),
+        ({"value.converter.replace.null.with.default": "true"}, True),
+    ],
+)
+def test_a_default_that_is_sent_for_null_is_told(
+    source: "psycopg.Connection[Any]", config: dict[str, str], *, finds: bool
+) -> None:
+    """As a connector's own converter does unless it is told otherwise; the local stack's worker does not."""
+    found = told(source, reading("public.goods", ID, column("rate", "int"), column("name")), **config)
+
+    finding = "may be null and has a default in the source, which the connector sends instead of null"
+    assert found == ([("silver.t.rate", finding)] if finds else [])
 
 
 def test_a_column_for_undeclared_fields_is_no_column_of_the_source(source: "psycopg.Connection[Any]") -> None:
