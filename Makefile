@@ -27,6 +27,7 @@ test: ## lint and all tests; bin/test unit tidy runs single groups
 proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds and without direct plans; long (PROOF="--app shop" does that part of the first alone)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.chaos.faults --random-seeds 20 --page)
+	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.shapes --shapes 40)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.differential --seeds 10 --first $$(date +%s))
 	@$(if $(PROOF),true,bin/test --seed random unit spark stack)
 	@$(if $(PROOF),true,bin/test --ordinary unit spark stack)

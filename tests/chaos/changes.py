@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,11 +54,17 @@ class Compared:
 
 
 @contextmanager
-def source_and_broker() -> Iterator[Settings]:
-    """Give settings with both Postgres servers and Kafka running, and the tables there; Connect is not started yet."""
+def source_and_broker(drawn: Callable[[Path], None] | None = None) -> Iterator[Settings]:
+    """Give settings with both Postgres servers and Kafka running, and the tables there; Connect is not started yet.
+
+    `drawn` writes other tables, and a connector for them, into a copy of the project.
+    """
     data = Path(tempfile.mkdtemp(prefix="deltaworks-"))
     project = Path(shutil.copytree(PROJECT, data / "project"))
-    (project / "connector.json").write_text(connector_for("plain", "pairs", "wide", "documents"))
+    if drawn is None:
+        (project / "connector.json").write_text(connector_for("plain", "pairs", "wide", "documents"))
+    else:
+        drawn(project)
     settings = load_scratch(project, data=data)
     try:
         stack.up(settings, parts=("source", "control", "kafka"), seconds_max=SECONDS_MAX)
@@ -89,28 +95,28 @@ def run(
     with Workload(dsn, chance=chance, tables=tables, pause=pause) as work:
         work.wait(transactions // 6)
         stack.up(settings, parts=("connect",), wait_for=())
-        wait_until(lambda: _end(settings) > 0, what="the snapshot's first rows", seconds_max=SECONDS_MAX)
+        wait_until(lambda: end(settings) > 0, what="the snapshot's first rows", seconds_max=SECONDS_MAX)
         time.sleep(chance.uniform(0, 0.4))
-        _kill_connect(settings)
-        say(f"Connect killed in the snapshot, after {_end(settings)} records")
-        wait_until(lambda: _streams(settings), what="changes that are streamed", seconds_max=SECONDS_MAX)
+        kill_connect(settings)
+        say(f"Connect killed in the snapshot, after {end(settings)} records")
+        wait_until(lambda: streams(settings), what="changes that are streamed", seconds_max=SECONDS_MAX)
         _rare_changes(dsn)
         work.wait(transactions // 3)
-        driver = _driver(settings)
+        mortal = driver(settings)
         work.wait(transactions // 6)
-        _kill_connect(settings)
+        kill_connect(settings)
         say("Connect killed in the stream")
         wait_until(lambda: _has_rows(settings), what="rows in the lake", seconds_max=SECONDS_MAX)
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+        os.killpg(mortal.pid, signal.SIGKILL)
+        mortal.wait()
         say("the driver killed in the middle of its rows")
         work.wait(transactions // 3)
     work.must_go_on()
-    _settle(settings, dsn)
-    code = _driver(settings).wait(timeout=SECONDS_MAX)
+    settle(settings, dsn)
+    code = driver(settings).wait(timeout=SECONDS_MAX)
     assert code == 0, f"the driver ended with {code}: see {settings.logs / 'changes.log'}"
     findings = [finding for table in tables for finding in _compare(settings, dsn, table)]
-    findings += _books(settings)
+    findings += books(settings)
     counted = {table.name: len(rows(dsn, table)) for table in tables}
     return Compared(events=_events(settings), tried=work.done, rows=counted, findings=tuple(findings))
 
@@ -133,7 +139,8 @@ def _rare_changes(dsn: str) -> None:
         connection.execute("update public.plain set id = id + 1 where id = %s", (number,))
 
 
-def _kill_connect(settings: Settings) -> None:
+def kill_connect(settings: Settings) -> None:
+    """As `kill -9` does; its supervisor starts another one."""
     pid = part(settings, "connect").pid
     assert pid is not None, "Connect does not run"
     os.kill(pid, signal.SIGKILL)
@@ -146,7 +153,7 @@ def _consumer(settings: Settings, isolation: str) -> Consumer:
     )
 
 
-def _end(settings: Settings) -> int:
+def end(settings: Settings) -> int:
     """End of the topic, with what is not committed yet."""
     consumer = _consumer(settings, "read_uncommitted")
     try:
@@ -157,7 +164,7 @@ def _end(settings: Settings) -> int:
         consumer.close()
 
 
-def _streams(settings: Settings) -> bool:
+def streams(settings: Settings) -> bool:
     """Whether the snapshot is over: the slot has been read beyond it."""
     status, body = connect.ask(settings, "GET", "/connectors/shop/offsets")
     if status != 200 or not body["offsets"]:
@@ -166,7 +173,7 @@ def _streams(settings: Settings) -> bool:
     return offset is not None and not offset.get("snapshot")
 
 
-def _settle(settings: Settings, dsn: str) -> None:
+def settle(settings: Settings, dsn: str) -> None:
     """Wait until Connect has brought all there is."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute("select (pg_current_wal_lsn() - '0/0')::bigint").fetchone()
@@ -177,7 +184,8 @@ def _settle(settings: Settings, dsn: str) -> None:
     )  # fmt: skip
 
 
-def _driver(settings: Settings) -> "subprocess.Popen[bytes]":
+def driver(settings: Settings) -> "subprocess.Popen[bytes]":
+    """Start one that ends when it has caught up."""
     settings.logs.mkdir(parents=True, exist_ok=True)
     script = str(ROOT / "spark_apps/stream.py")
     with (settings.logs / "changes.log").open("ab") as log:
@@ -207,9 +215,10 @@ def _compare(settings: Settings, dsn: str, table: Source) -> list[str]:
     return findings
 
 
-def _books(settings: Settings) -> list[str]:
-    books = Ledger(catalog.load(settings.project), settings.lake)
-    findings = [f"{sheet.table}: {sheet.verdict}" for sheet in books.sheets() if sheet.verdict != "ok"]
+def books(settings: Settings) -> list[str]:
+    """What the ledger does not find well, and why rows were refused."""
+    ledger = Ledger(catalog.load(settings.project), settings.lake)
+    findings = [f"{sheet.table}: {sheet.verdict}" for sheet in ledger.sheets() if sheet.verdict != "ok"]
     for path in sorted(settings.lake.glob("silver/*__quarantine")):
         reasons = Counter(deltalake.DeltaTable(str(path)).to_pyarrow_table()["reason"].to_pylist())
         findings += [f"{path.name}: {count} rows: {reason}" for reason, count in reasons.most_common(5)]

@@ -7,15 +7,22 @@ not what comes of it. Keys are few, so that sessions meet at the same rows.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
-from typing import Self
+from typing import Protocol, Self
 
 import psycopg
 from psycopg import Connection, sql
-from psycopg.errors import DeadlockDetected, LockNotAvailable, UndefinedColumn, UniqueViolation
+from psycopg.errors import (
+    DeadlockDetected,
+    ExclusionViolation,
+    LockNotAvailable,
+    SerializationFailure,
+    UndefinedColumn,
+    UniqueViolation,
+)
 
 KEYS = 40
 """Keys that sessions fight over; large transactions use keys of their own, from LARGE on."""
@@ -71,18 +78,64 @@ WIDE = Source(name="wide", keys=("id",), values=_wide)
 DOCUMENTS = Source(name="documents", keys=("id",), values=_wide, moves=False)
 
 
+class Worked(Protocol):
+    """What is worked on: a source table, as `Source` has it."""
+
+    @property
+    def name(self) -> str:
+        """Without its schema."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its key columns."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether keys of rows are changed."""
+
+    @property
+    def ident(self) -> sql.Composable:
+        """Its name, quoted."""
+
+    @property
+    def values(self) -> Callable[[Random], dict[str, object]]:
+        """Makes values for the other columns."""
+
+    def key(self, number: int) -> tuple[object, ...]:
+        """The key of this number."""
+
+    def where(self) -> sql.Composable:
+        """A condition on the whole key, with placeholders."""
+
+
 class Workload:
     """Sessions that work until they are told to stop, or have made so many transactions."""
 
     def __init__(
-        self, dsn: str, *, chance: Random, tables: tuple[Source, ...], pause: float, sessions: int = 3
+        self,
+        dsn: str,
+        *,
+        chance: Random,
+        tables: Sequence[Worked],
+        pause: float,
+        sessions: int = 3,
+        steps: "Mapping[Step, float] | None" = None,
     ) -> None:
-        """Prepare; nothing is changed yet. `pause`: seconds between a session's transactions, at most."""
+        """Prepare; nothing is changed yet. `pause`: seconds between a session's transactions, at most.
+
+        `steps`: what sessions do, and how often; default: all, which needs the tables of `tests/changes`.
+        """
         self._stop = threading.Event()
         self.done: Counter[str] = Counter()
         self._sessions = [
             Session(
-                dsn, chance=Random(chance.randrange(2**32)), tables=tables, pause=pause, stop=self._stop, done=self.done
+                dsn,
+                chance=Random(chance.randrange(2**32)),
+                tables=tables,
+                pause=pause,
+                stop=self._stop,
+                done=self.done,
+                steps=steps or _STEPS,
             )
             for _ in range(sessions)
         ]
@@ -120,15 +173,16 @@ class Session(threading.Thread):
         dsn: str,
         *,
         chance: Random,
-        tables: tuple[Source, ...],
+        tables: Sequence[Worked],
         pause: float,
         stop: threading.Event,
         done: Counter[str],
+        steps: "Mapping[Step, float]",
     ) -> None:
         """Prepare."""
         super().__init__(name="session", daemon=True)
         self.dsn, self.chance, self.tables, self.pause, self.done = dsn, chance, tables, pause, done
-        self.stop_asked = stop
+        self.stop_asked, self.steps = stop, steps
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -153,13 +207,13 @@ class Session(threading.Thread):
                     self.done["rolled back"] += 1
                     raise psycopg.Rollback(transaction)
             self.done["committed"] += 1
-        except (LockNotAvailable, DeadlockDetected):
+        except (LockNotAvailable, DeadlockDetected, SerializationFailure):  # the last: a row went to another part
             self.done["gave up"] += 1
 
     def _step(self, connection: Connection) -> None:
         """One statement, or a few, under a savepoint: it may fail, or be taken back."""
         table = self.chance.choice(self.tables)
-        names, weights = zip(*_STEPS.items(), strict=True)
+        names, weights = zip(*self.steps.items(), strict=True)
         step = self.chance.choices(names, weights)[0]
         try:
             with connection.transaction() as savepoint:
@@ -167,16 +221,16 @@ class Session(threading.Thread):
                 if self.chance.random() < 0.1:
                     raise psycopg.Rollback(savepoint)
             self.done[step.__name__.strip("_")] += 1
-        except (UniqueViolation, UndefinedColumn):
+        except (UniqueViolation, ExclusionViolation, UndefinedColumn):
             self.done["refused by the source"] += 1
 
-    def _key(self, table: Source) -> tuple[object, ...]:
+    def _key(self, table: Worked) -> tuple[object, ...]:
         return table.key(self.chance.randrange(KEYS))
 
-    def _insert(self, connection: Connection, table: Source) -> None:
+    def _insert(self, connection: Connection, table: Worked) -> None:
         self._put(connection, table, self._key(table))
 
-    def _put(self, connection: Connection, table: Source, key: tuple[object, ...]) -> None:
+    def _put(self, connection: Connection, table: Worked, key: tuple[object, ...]) -> None:
         values = table.values(self.chance)
         statement = sql.SQL("insert into {} ({}) values ({})").format(
             table.ident,
@@ -185,51 +239,51 @@ class Session(threading.Thread):
         )
         connection.execute(statement, (*key, *values.values()))
 
-    def _update(self, connection: Connection, table: Source) -> None:
+    def _update(self, connection: Connection, table: Worked) -> None:
         values = table.values(self.chance)
         if self.chance.random() < 0.6:  # leaves a large text alone
             values.pop("body", None)
         self._set(connection, table, self._key(table), values)
 
-    def _set(self, connection: Connection, table: Source, key: tuple[object, ...], values: dict[str, object]) -> None:
+    def _set(self, connection: Connection, table: Worked, key: tuple[object, ...], values: dict[str, object]) -> None:
         changes = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in values)
         statement = sql.SQL("update {} set {} where {}").format(table.ident, changes, table.where())
         connection.execute(statement, (*values.values(), *key))
 
-    def _move(self, connection: Connection, table: Source) -> None:
+    def _move(self, connection: Connection, table: Worked) -> None:
         self._rename(connection, table, self._key(table), self._key(table))
 
-    def _rename(self, connection: Connection, table: Source, old: tuple[object, ...], new: tuple[object, ...]) -> None:
+    def _rename(self, connection: Connection, table: Worked, old: tuple[object, ...], new: tuple[object, ...]) -> None:
         if table.moves:
             self._set(connection, table, old, dict(zip(table.keys, new, strict=True)))
 
-    def _swap(self, connection: Connection, table: Source) -> None:
+    def _swap(self, connection: Connection, table: Worked) -> None:
         one, other, between = self._key(table), self._key(table), table.key(-1 - threading.get_ident() % 1000)
         for old, new in ((one, between), (other, one), (between, other)):
             self._rename(connection, table, old, new)
 
-    def _there_and_back(self, connection: Connection, table: Source) -> None:
+    def _there_and_back(self, connection: Connection, table: Worked) -> None:
         one, other = self._key(table), self._key(table)
         self._rename(connection, table, one, other)
         time.sleep(self.chance.uniform(0, 0.05))
         self._rename(connection, table, other, one)
 
-    def _remove(self, connection: Connection, table: Source) -> None:
+    def _remove(self, connection: Connection, table: Worked) -> None:
         connection.execute(sql.SQL("delete from {} where {}").format(table.ident, table.where()), self._key(table))
 
-    def _replace(self, connection: Connection, table: Source) -> None:
+    def _replace(self, connection: Connection, table: Worked) -> None:
         key = self._key(table)
         connection.execute(sql.SQL("delete from {} where {}").format(table.ident, table.where()), key)
         self._put(connection, table, key)
 
-    def _put_and_take(self, connection: Connection, table: Source) -> None:
+    def _put_and_take(self, connection: Connection, table: Worked) -> None:
         """A row that is there only inside of a transaction, while others want its key."""
         key = self._key(table)
         self._put(connection, table, key)
         time.sleep(self.chance.uniform(0, 0.05))
         connection.execute(sql.SQL("delete from {} where {}").format(table.ident, table.where()), key)
 
-    def _large(self, connection: Connection, table: Source) -> None:
+    def _large(self, connection: Connection, table: Worked) -> None:
         first = LARGE + LARGE_ROWS * self.chance.randrange(4)
         statement = sql.SQL("delete from {} where {} between %s and %s")
         keys = (table.key(first)[0], table.key(first + LARGE_ROWS - 1)[0])
@@ -238,22 +292,23 @@ class Session(threading.Thread):
         for number in range(first, first + rows):
             self._put(connection, table, table.key(number))
 
-    def _truncate(self, connection: Connection, _table: Source) -> None:
+    def _truncate(self, connection: Connection, _table: Worked) -> None:
         some = self.chance.sample(self.tables, self.chance.choice([1, 1, 2]))
         connection.execute(sql.SQL("truncate {}").format(sql.SQL(", ").join(one.ident for one in some)))
 
-    def _add_column(self, connection: Connection, _table: Source) -> None:
+    def _add_column(self, connection: Connection, _table: Worked) -> None:
         connection.execute("alter table public.plain add column if not exists added integer")
         connection.execute("alter table public.pairs add column if not exists undeclared text default 'x'")
 
-    def _drop_column(self, connection: Connection, _table: Source) -> None:
+    def _drop_column(self, connection: Connection, _table: Worked) -> None:
         connection.execute("alter table public.pairs drop column if exists undeclared")
 
-    def _set_added(self, connection: Connection, _table: Source) -> None:
+    def _set_added(self, connection: Connection, _table: Worked) -> None:
         self._set(connection, PLAIN, self._key(PLAIN), {"added": self.chance.randrange(100)})
 
 
-_STEPS = {
+Step = Callable[[Session, Connection, Worked], None]
+OF_ROWS: dict[Step, float] = {
     Session._insert: 30,
     Session._update: 30,
     Session._move: 8,
@@ -262,6 +317,9 @@ _STEPS = {
     Session._remove: 8,
     Session._replace: 5,
     Session._put_and_take: 5,
+}
+"""What can be done to the rows of any table."""
+_STEPS: Mapping[Step, float] = OF_ROWS | {
     Session._large: 1.5,
     Session._truncate: 0.4,
     Session._add_column: 0.5,

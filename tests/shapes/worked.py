@@ -1,0 +1,149 @@
+"""Work on drawn shapes, kill Connect twice, read tables beside the stream, and hold the lake against the source."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+import deltalake
+import psycopg
+from psycopg import sql
+
+from deltaworks import catalog
+from deltaworks.engine.checker import Picture, check
+from deltaworks.local import connect, stack
+from deltaworks.local.captured import gaps
+from deltaworks.settings import Settings
+from tests.chaos import changes
+from tests.chaos.workload import OF_ROWS, Workload
+from tests.running_stack import wait_until
+from tests.shapes.drawn import SIGNALS, tables
+from tests.shapes.shape import Shape
+
+Row = dict[str, Any]
+_SECONDS_A_SHAPE = 30.0  # its two tables take every batch; the rest is for a busy machine
+
+
+def work(
+    settings: Settings, shapes: Sequence[Shape], *, chance: Random, transactions: int, pause: float, say: Any = print
+) -> list[str]:
+    """Work before, in and after the snapshot; what differs at the end."""
+    dsn = settings.source_dsn()
+    with Workload(dsn, chance=chance, tables=shapes, pause=pause, steps=OF_ROWS) as going:
+        going.wait(transactions // 3)
+        stack.up(settings, parts=("connect",), wait_for=())
+        wait_until(lambda: changes.end(settings) > 0, what="the first rows", seconds_max=changes.SECONDS_MAX)
+        changes.kill_connect(settings)
+        say("Connect killed in the snapshot")
+        wait_until(lambda: changes.streams(settings), what="streamed changes", seconds_max=changes.SECONDS_MAX)
+        _read_beside(dsn, shapes, chance)
+        going.wait(transactions // 3)
+        changes.kill_connect(settings)
+        say("Connect killed in the stream")
+        going.wait(transactions // 3)
+    going.must_go_on()
+    say(f"done: {dict(going.done)}")
+    changes.settle(settings, dsn)
+    code = changes.driver(settings).wait(timeout=changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes))
+    assert code == 0, f"the driver ended with {code}: see {settings.logs / 'changes.log'}"
+    return [*_captured(settings, shapes), *differences(settings, shapes)]
+
+
+def _read_beside(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
+    """By an incremental snapshot; the connector needs a key to walk along."""
+    able = [f'"public.{shape.name}"' for shape in shapes if shape.keyed != "nothing"]
+    some = chance.sample(able, (len(able) + 1) // 2)
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            sql.SQL("insert into {} values ('now', 'execute-snapshot', {})").format(
+                sql.Identifier(*SIGNALS.split(".")),
+                sql.Literal(f'{{"data-collections": [{",".join(some)}], "type": "incremental"}}'),
+            )
+        )
+
+
+def _captured(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
+    """What `doctor` finds: only that no index keeps apart the rows of tables without any."""
+    found = connect.connector_of(settings)
+    assert found is not None
+    declared = {name: one.table for name, one in catalog.load(settings.project).tables.items()}
+    loose = {f"silver.{name}" for shape in shapes if shape.keyed == "nothing" for name in tables(shape)}
+    with psycopg.connect(settings.source_dsn()) as connection:
+        told = list(gaps(connection, found[1], declared))
+    yield from (f"doctor: {one.place}: {one.finding}" for one in told if one.place not in loose)
+    yield from (f"doctor finds nothing at {name}" for name in loose - {one.place for one in told})
+
+
+def differences(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
+    """Where tables of now, or the current states of histories, are not what the source has; gaps; red books."""
+    for shape in shapes:
+        there = _there(settings.source_dsn(), shape)
+        now, then = (_rows(settings, name) for name in tables(shape))
+        yield from _differs(shape.name, shape, there, now)
+        yield from _differs(f"{shape.name}_then", shape, there, [row for row in then if row["is_current"]])
+        yield from _gaps(shape, then, _rows(settings, f"{shape.name}_then__deleted"))
+    yield from changes.books(settings)
+    with Picture(catalog.load(settings.project), settings.lake) as picture:
+        yield from (f"{one.invariant} {one.place}: {one.finding}" for one in check(picture, at_rest=False))
+
+
+def _there(dsn: str, shape: Shape) -> list[Row]:
+    with (
+        psycopg.connect(dsn, options="-c timezone=UTC") as connection,
+        connection.cursor(row_factory=psycopg.rows.dict_row) as cursor,
+    ):
+        found: list[Row] = cursor.execute(shape.shown()).fetchall()
+        return found
+
+
+def _rows(settings: Settings, name: str) -> list[Row]:
+    path = settings.lake / "silver" / name
+    return deltalake.DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
+
+
+def _differs(name: str, shape: Shape, there: Sequence[Row], lake: Sequence[Row]) -> Iterator[str]:
+    wanted, found = _by_key(shape, there), _by_key(shape, lake)
+    if len(found) < len(lake):
+        yield f"{name} ({_told(shape)}): {len(lake) - len(found)} keys twice"
+    for what, keys in (("missing", wanted.keys() - found.keys()), ("too many", found.keys() - wanted.keys())):
+        if keys:
+            yield f"{name} ({_told(shape)}): {len(keys)} rows {what}, such as {sorted(keys, key=str)[:3]}"
+    for one in shape.columns:
+        unlike = [key for key in wanted.keys() & found.keys() if wanted[key][one.name] != found[key][one.name]]
+        if unlike:
+            said, is_now = found[unlike[0]][one.name], wanted[unlike[0]][one.name]
+            yield f"{name}.{one.name} ({one.ddl}): {len(unlike)} differ, such as {said!r} for {is_now!r}"
+
+
+def _gaps(shape: Shape, then: Sequence[Row], ends: Sequence[Row]) -> Iterator[str]:
+    """A state that has ended is followed by another one at once, unless an end is remembered between them."""
+    keys: dict[tuple[object, ...], list[Row]] = {}
+    for row in then:
+        keys.setdefault(tuple(row[key] for key in shape.keys), []).append(row)
+    for key, states in keys.items():
+        states.sort(key=lambda row: str(row["_source"]))
+        mine = [end["_source"] for end in ends if tuple(end[name] for name in shape.keys) in (key, (None,) * len(key))]
+        for row, follows in zip(states, [*states[1:], None], strict=True):
+            last = "~" if follows is None else follows["_source"]
+            ended = any(row["_source"] < end <= last for end in mine)
+            if follows is not None and row["valid_to"] != follows["valid_from"] and not ended:
+                yield f"{shape.name}_then {key}: a gap after {row['_source']}"
+            if follows is None and not row["is_current"] and not ended:
+                yield f"{shape.name}_then {key}: its last state has ended, and nothing says why"
+
+
+def _by_key(shape: Shape, rows: Sequence[Row]) -> dict[tuple[object, ...], Row]:
+    return {tuple(row[key] for key in shape.keys): row for row in rows}
+
+
+def _told(shape: Shape) -> str:
+    return f"{shape.keyed}, {'full' if shape.full else 'default'}{', in parts' if shape.parted else ''}"
+
+
+Say = Callable[[str], None]
+
+
+def timed(say: Say) -> Say:
+    """Say it with the seconds since now."""
+    began = time.monotonic()
+    return lambda text: say(f"{time.monotonic() - began:6.1f} s  {text}")
