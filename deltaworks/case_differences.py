@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isnan
+from types import MappingProxyType
 from typing import TypeVar
 
 from deltaworks.cases import Case, Refused, Row, Value, Wire
@@ -20,16 +21,19 @@ def differences(
     rows: Sequence[Row],
     refused: Sequence[Refused],
     late: Sequence[Row] = (),
-    left_out: Sequence[str] = (),
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """What is missing, extra or otherwise than the case says, a line each; nothing when all is as it says."""
+    """What is missing, extra or otherwise than the case says, a line each; nothing when all is as it says.
+
+    `left_out`: what could not be computed, as a case names it, and as it is told.
+    """
     wanted, found = [_comparable(row) for row in case.rows], [_comparable(row) for row in rows]
     missing, extra = _unmatched(case.late, late)
     of_late = (*(f"not late: {written(row)}" for row in missing), *(f"late: {written(row)}" for row in extra))
-    computed, not_computed = _unmatched(case.left_out, left_out)
+    computed, not_computed = _unmatched(case.left_out, list(left_out))
     of_computed = (
         *(f"can be computed: {one}" for one in computed),
-        *(f"cannot be computed: {one}" for one in not_computed),
+        *(f"cannot be computed: {left_out[one]}" for one in not_computed),
     )
     return (*_of_rows(wanted, found, keys), *_of_refused(case.refused, refused), *of_late, *of_computed)
 

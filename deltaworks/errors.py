@@ -54,6 +54,10 @@ class SuspendedError(LakeError):
     """A table kept failing and was suspended; the others went on."""
 
 
+class UnfitError(LakeError):
+    """A table's transform cannot compute rows, and they are too many to be left out."""
+
+
 class NotArrivedError(LakeError):
     """The record that somebody waits for is not in the table: not yet, or it was refused."""
 

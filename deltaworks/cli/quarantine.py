@@ -230,7 +230,11 @@ def _unfit(name: str, *, cause: str | None = None) -> list[dict[str, object]]:
         return []
     entry = next(lineage.entries(name), None)
     unfit = () if entry is None else entry.position.unfit
-    return [{"of": one.of, "place": one.place, "reason": one.error} for one in unfit if cause in (None, one.error)]
+    return [
+        {"of": one.of, "place": one.place, "reason": one.error, "origin": one.origin}
+        for one in unfit
+        if cause in (None, one.error)
+    ]
 
 
 def _left_out(name: str) -> list[dict[str, object]]:
@@ -239,7 +243,14 @@ def _left_out(name: str) -> list[dict[str, object]]:
     for one in _unfit(name):
         by_error.setdefault(one["reason"], []).append(one)
     return [
-        {"table": name, "reason": error, "rows": len(some), "of": some[-1]["of"], "sample": some[-1]["place"]}
+        {
+            "table": name,
+            "reason": error,
+            "rows": len(some),
+            "of": some[-1]["of"],
+            "sample": some[-1]["place"],
+            "origin": some[-1]["origin"],
+        }
         for error, some in by_error.items()
     ]
 
@@ -267,7 +278,9 @@ def _print_cause(row: Mapping[str, object]) -> None:
     """A cause on two lines: reasons are long."""
     show.out.print(f"{row['table']}  {row['rows']:,}  {row['reason']}", style="bold", markup=False, soft_wrap=True)
     if "of" in row:
-        show.out.print(f"  cannot be computed, such as {row['sample']} of {row['of']}", markup=False, soft_wrap=True)
+        where = f", in {row['origin']}" if row["origin"] else ""
+        told = f"  cannot be computed, such as {row['sample']} of {row['of']}{where}"
+        show.out.print(told, markup=False, soft_wrap=True)
         return
     times = f"{row['first_seen']:%Y-%m-%d %H:%M:%S} to {row['last_seen']:%Y-%m-%d %H:%M:%S}"
     show.out.print(f"  {times}, last {_place(row['sample'])}", markup=False, soft_wrap=True)

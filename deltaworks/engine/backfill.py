@@ -31,7 +31,8 @@ from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.poison import is_of_rows, name_of
+from deltaworks.engine.origin import told
+from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.rewind import even, laid_out
 from deltaworks.engine.schemas import spark_schema
@@ -260,7 +261,7 @@ def _compute_again(
     except Exception as error:
         if not is_of_rows(error):
             raise
-        finding = f"its transform cannot compute some row: {name_of(error)}"  # its text may quote values
+        finding = f"its transform cannot compute some row: {told(error, declared.transform)}"
         raise LakeError(own.name, finding, f'Mend it, or run "deltaworks rebuild {own.name}"') from None
     flow.open_anew(declared.name)
     # groups of other times stay; stretches may begin before the range

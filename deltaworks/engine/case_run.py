@@ -172,11 +172,12 @@ class _Run:
         found = side.read(["key", "value", "reason"]).to_pylist()
         return [Refused(row=Wire(key=row["key"], value=row["value"]), reason=row["reason"]) for row in found]
 
-    def left_out(self) -> list[str]:
-        """What the transform could not compute, a line each."""
+    def left_out(self) -> dict[str, str]:
+        """What the transform could not compute, as a case names it, and told with where in the transform."""
         table = self.flow.inputs[self.declared.name].table
         table.reopen()
-        return [f"{self._named(one)}: {one.error}" for one in table.entry.position.unfit]
+        unfit = table.entry.position.unfit
+        return {f"{self._named(one)}: {one.error}": f"{self._named(one)}: {one.told}" for one in unfit}
 
     def _named(self, one: Unfit) -> str:
         if one.of == self.declared.name:

@@ -38,12 +38,19 @@ class Unfit:
     """What a transform cannot compute, and its table leaves out.
 
     `of`: the input. `place`: the row's `_source` there. `error`: the error's name, never its text, which may quote
-    values. Of a view `of` is the view itself and `place` one of its keys.
+    values. `origin`: where in the transform it was raised, as far as that is known. Of a view `of` is the view itself
+    and `place` one of its keys.
     """
 
     of: str
     place: str
     error: str
+    origin: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The error, and where it was raised."""
+        return self.error if self.origin is None else f"{self.error} in {self.origin}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -27,8 +28,9 @@ from deltaworks.engine.feed import let_go
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
 from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
+from deltaworks.engine.origin import lines_noted, told
 from deltaworks.engine.partition import partition_of
-from deltaworks.engine.poison import is_of_rows, name_of
+from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.same_input import known, refuse_others
 from deltaworks.engine.same_log import Asked
@@ -552,10 +554,10 @@ class Flow:
         return found
 
     def _failed(self, name: str, error: Exception, rows: str, command: int) -> None:
-        """Suspend a table that an order about these rows failed with; a row's error is told by its name alone."""
+        """Suspend a table that an order about these rows failed with; a row's error is told without its text."""
         self.suspend(name, error)  # what it remembers may not be what is committed
         if is_of_rows(error):
-            finding = f"{name} cannot be computed with {rows}: {name_of(error)}"
+            finding = f"{name} cannot be computed with {rows}: {told(error, self.catalog[name].transform)}"
             raise CommandError(f"command {command}", finding, "Mend its transform, then order it again") from error
 
     def _refuse_suspended(self, name: str, command: int) -> None:
@@ -782,7 +784,8 @@ class Flow:
                 self._roll_back_sides(name)
                 if isinstance(writer, OverBronze):
                     writer.release(committer)
-            with self.turns.measure(name) as watch:
+            # what failed may fail again: then its error says where
+            with self.turns.measure(name) as watch, lines_noted() if name in self.suspended else nullcontext():
                 turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
                 watch.rows = None if turn is None else turn.counts.read
         except Exception as error:
@@ -908,7 +911,7 @@ class Flow:
 
     def suspend(self, name: str, error: Exception) -> None:
         """Leave a table out until it is tried again, and tell so."""
-        self.suspended.failed(name, error)
+        self.suspended.failed(name, error, transform=self.catalog[name].transform)
         self._tell()
 
     def _go_on(self, name: str) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
-from deltaworks.engine.poison import as_pyspark, is_of_rows, name_of
+from deltaworks.engine.origin import told
+from deltaworks.engine.poison import as_pyspark, is_of_rows
 from deltaworks.errors import (
     CommitLostError,
     DeclarationError,
@@ -25,6 +26,7 @@ from deltaworks.errors import (
     LakeError,
     NewerEntryError,
     SuspendedError,
+    UnfitError,
 )
 
 FIRST_SECONDS, LAST_SECONDS = 5.0, 300.0
@@ -61,15 +63,15 @@ class Suspensions:
         found = self.tables.get(table)
         return found is not None and self.clock() < found.retry_at
 
-    def failed(self, table: str, error: Exception) -> None:
-        """Suspend the table, for longer each time."""
+    def failed(self, table: str, error: Exception, *, transform: Path | None = None) -> None:
+        """Suspend the table, for longer each time; `transform`: the file whose lines are named."""
         before = self.tables.get(table)
         failures = 1 if before is None else before.failures + 1
         seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
         since = datetime.now(UTC) if before is None else before.since
-        text = first_line(error)
+        text = first_line(error, transform=transform).removeprefix(f"{table}: ")  # it is told with the table's name
         self.tables[table] = Suspended(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
-        trace = before is None and not is_of_rows(error)
+        trace = before is None and not isinstance(error, UnfitError) and not is_of_rows(error)
         log.error("%s is suspended, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
 
     def recovered(self, table: str) -> None:
@@ -100,11 +102,14 @@ def raised_in(error: Exception, file: Path | None) -> bool:
     return any(Path(frame.f_code.co_filename) == file for frame, _ in walk_tb(error.__traceback__))
 
 
-def first_line(error: Exception) -> str:
-    """An error in one line: Spark's carry a whole JVM trace. A row's is told by its name: its text may quote values."""
+def first_line(error: Exception, *, transform: Path | None = None) -> str:
+    """An error in one line: Spark's carry a whole JVM trace. A row's is told without its text, which may quote values.
+
+    `transform`: the file that it may have come from.
+    """
     error = as_pyspark(error)
     if is_of_rows(error):
-        return name_of(error)
+        return told(error, transform)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     kind = "" if isinstance(error, DeltaworksError) else f"{type(error).__name__}: "

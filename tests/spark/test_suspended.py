@@ -79,7 +79,8 @@ def test_failing_transform_sets_its_table_aside_until_it_is_mended(
     owner.turn()
 
     assert list(aside) == ["gold.notes_per_day"]
-    assert aside["gold.notes_per_day"].error == "USER_RAISED_EXCEPTION"  # its text may quote values
+    told = aside["gold.notes_per_day"].error  # its text may quote values
+    assert told.endswith(" of silver.notes: USER_RAISED_EXCEPTION. Mend it; it is tried again.")
     assert still.failures == 2
     assert meanwhile["silver.notes"] == 3
     assert meanwhile["silver.members"] == 3

@@ -20,7 +20,10 @@ from tests.handed import Hand
 from tests.shop_rows import view
 
 TABLE = "gold.page_views_per_minute"
-LEFT_OUT = Unfit(of="silver.page_views", place="page_views/00001/00000000000000000000", error="DIVIDE_BY_ZERO")
+ORIGIN = "transform.py:12, views div users"
+LEFT_OUT = Unfit(
+    of="silver.page_views", place="page_views/00001/00000000000000000000", error="DIVIDE_BY_ZERO", origin=ORIGIN
+)
 
 
 @pytest.fixture
@@ -67,12 +70,12 @@ def test_what_is_left_out_is_listed_by_error_and_shown_by_place() -> None:
     aside = json.loads(call("quarantine", "show", f"{TABLE}__quarantine", "--json").stdout)
     plain = call("quarantine", "list", f"{TABLE}__quarantine")
 
-    assert listed == [
-        {"table": TABLE, "reason": LEFT_OUT.error, "rows": 1, "of": LEFT_OUT.of, "sample": LEFT_OUT.place}
-    ]
-    assert shown == [{"of": LEFT_OUT.of, "place": LEFT_OUT.place, "reason": LEFT_OUT.error}]
+    of, place, error = LEFT_OUT.of, LEFT_OUT.place, LEFT_OUT.error
+    assert listed == [{"table": TABLE, "reason": error, "rows": 1, "of": of, "sample": place, "origin": ORIGIN}]
+    assert shown == [{"of": of, "place": place, "reason": error, "origin": ORIGIN}]
     assert aside == shown
     assert "DIVIDE_BY_ZERO" in plain.stdout
+    assert plain.stdout.splitlines()[-1].endswith(f" {place} of {of}, in {ORIGIN}")
     assert json.loads(call("quarantine", "show", TABLE, "--cause", "other", "--json").stdout) == []
 
 

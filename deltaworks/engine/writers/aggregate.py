@@ -44,7 +44,8 @@ class AggregateWriter:
         self.computing = Computing(declared, load_transform(declared), [source.table], own.table.schema, direct=direct)
         code, suite = code_of(declared), suite_of(declared)
         self.progress = Progress(own.table, code=code, suite=suite, inputs=[source.table])
-        self.fitting = Fitting(self.progress, own, late_max=late_rows.late_max(declared.table.late))
+        late_max = late_rows.late_max(declared.table.late)
+        self.fitting = Fitting(self.progress, own, transform=declared.transform, late_max=late_max)
         names = self.table.schema.names
         types = self.table.schema
         put_together = {name: combined(name, how, types.field(name).type) for name, how in kept.combine.items()}

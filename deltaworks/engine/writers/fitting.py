@@ -9,7 +9,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +23,11 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.origin import lines_noted, origin_of
 from deltaworks.engine.phases import phase
 from deltaworks.engine.poison import culprits, is_of_rows, name_of, suspects
 from deltaworks.engine.writers.writer import Input, InVain, Progress
-from deltaworks.errors import LakeError
+from deltaworks.errors import LakeError, UnfitError
 
 UNFIT_MAX = 1_000
 """So many a table leaves out: each stands in every entry."""
@@ -44,9 +47,14 @@ Commit = Callable[[Given, Counts], None]
 class Fitting:
     """What one table leaves out."""
 
-    def __init__(self, progress: Progress, own: Input, *, late_max: int | None = None) -> None:
-        """Look at what its position says; rows that are later than `late_max` microseconds are not the table's."""
-        self.progress, self.own, self.late_max = progress, own, late_max
+    def __init__(
+        self, progress: Progress, own: Input, *, transform: Path | None = None, late_max: int | None = None
+    ) -> None:
+        """Look at what its position says; rows that are later than `late_max` microseconds are not the table's.
+
+        `transform`: the file whose lines are named.
+        """
+        self.progress, self.own, self.transform, self.late_max = progress, own, transform, late_max
         self.decided: tuple[Unfit, ...] = ()
         """In a proof: what the table that is recomputed leaves out, and so does this one."""
         self.known: tuple[Unfit, ...] = ()
@@ -106,17 +114,16 @@ class Fitting:
     ) -> tuple[Given, Counts]:
         """A slice without the rows that raise alone, after all of it raised `error`."""
         known = [one for of, rows in given.items() for one in self._known_among(of, rows)]
-        found = _search(_just(given, known), attempt, known=known)
-        found += _search(_but(given, found), attempt)
+        found = self._search(_just(given, known), attempt, known=known)
+        found += self._search(_but(given, found), attempt)
         if not found:
             raise error
         if len(found) == sum(_count(rows) for rows in given.values()):
             before = {table.name: self._taken_before(table, found) for table in sources}
-            if not any(rows.num_rows for rows in before.values()):
-                raise error
-            attempt(before)
+            there = any(rows.num_rows for rows in before.values())
+            self.try_others(partial(attempt, before) if there else None, found)
         for one in found:
-            log.error("%s of %s is left out of %s: %s", one.place, one.of, self.progress.table.name, one.error)
+            log.error("%s of %s is left out of %s: %s", one.place, one.of, self.progress.table.name, one.told)
         return self._without(given, counts, found)
 
     @contextmanager
@@ -137,8 +144,8 @@ class Fitting:
             self.own.in_vain = mine
             raise error from None
         except LakeError as raised:
-            if type(raised) is LakeError:  # told anew: the frames that it came through hold rows
-                told = LakeError(raised.place, raised.finding, raised.next_step)
+            if type(raised) in (LakeError, UnfitError):  # told anew: the frames that it came through hold rows
+                told = type(raised)(raised.place, raised.finding, raised.next_step)
                 self.own.in_vain = replace(mine, error=told)
             raise
         except Exception as raised:
@@ -167,7 +174,7 @@ class Fitting:
 
     def tried_again(self, given: Given, *, attempt: Attempt) -> tuple[Given, Counts]:
         """Rows that were left out without those that still raise; what the position says follows."""
-        still = _search(given, attempt, known=self.progress.unfit)
+        still = self._search(given, attempt, known=self.progress.unfit)
         fit = _but(given, still)
         tried = {(of, place) for of, rows in given.items() for place in _sources(rows)}
         others = [one for one in self.progress.unfit if (one.of, one.place) not in tried]
@@ -190,6 +197,71 @@ class Fitting:
             finding = f"its transform cannot compute more than {UNFIT_MAX:,} rows"
             raise LakeError(self.progress.table.name, finding, f'Mend it, then "{again(self.progress.table.name)}"')
         self.progress.leave_out(unfit)
+
+    def named(
+        self, of: Sequence[str], places: Sequence[str], attempt: Try, *, known: Collection[Unfit] = ()
+    ) -> list[Unfit]:
+        """Those of the rows with these inputs and coordinates that raise alone; raises UnfitError beyond the bound.
+
+        `known`: all of them were left out before; those that there is no time to try stay so. What an attempt plans
+        meanwhile says by which line it raises.
+        """
+        if not places:
+            return []
+        before = {(one.of, one.place): one for one in known}
+
+        def unfit(at: int, error: Exception | None) -> Unfit:
+            if error is None:
+                return before[of[at], places[at]]
+            origin = origin_of(error, self.transform)
+            return Unfit(of=of[at], place=places[at], error=name_of(error), origin=origin)
+
+        with lines_noted():
+            try:
+                found = (suspects if known else culprits)(len(places), attempt)
+            except TooManyError as stopped:
+                if not stopped.found:
+                    raise
+                raise self._unfit_error([unfit(at, error) for at, error in stopped.found.items()]) from None
+        return [unfit(at, error) for at, error in found.items()]
+
+    def try_others(self, attempt: Callable[[], None] | None, found: Sequence[Unfit]) -> None:
+        """Raise UnfitError where rows of before cannot be computed either, or there are none (None)."""
+        if attempt is None:
+            raise self._unfit_error(found)
+        try:
+            attempt()
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            raise self._unfit_error(found) from None
+
+    def _unfit_error(self, found: Sequence[Unfit]) -> UnfitError:
+        """What is told of these rows; the keys of a view are values, which stay in the lake."""
+        table, first, more = self.progress.table.name, found[0], len(found) - 1
+        if first.of == table:
+            what = f"keys ({len(found)} that were tried)"
+        else:
+            what = f"{first.place} of {first.of}" + (f" and {more} more rows that were tried" if more else "")
+        return UnfitError(table, f"its transform cannot compute {what}: {first.told}", "Mend it; it is tried again")
+
+    def _search(self, given: Given, attempt: Attempt, *, known: Collection[Unfit] = ()) -> list[Unfit]:
+        """The rows that raise alone, as in `named`."""
+        by_input = {of: sorted(_sources(rows)) for of, rows in given.items()}
+        every = [(of, place) for of, places in by_input.items() for place in places]
+        first, at = 0, dict[str, int]()
+        for of, places in by_input.items():
+            at[of] = first
+            first += len(places)
+
+        def some(low: int, high: int) -> None:
+            part = {}
+            for of, places in by_input.items():
+                mine = places[max(low - at[of], 0) : max(high - at[of], 0)]
+                part[of] = _between(given[of], mine[0], mine[-1]) if mine else _none(given[of])
+            attempt(part)
+
+        return self.named([of for of, _ in every], [place for _, place in every], some, known=known)
 
     def _taken_before(self, table: OwnedTable, found: Collection[Unfit]) -> pa.Table:
         """Some rows of an input that this table has taken and used."""
@@ -285,43 +357,6 @@ def _values(texts: list[str | None], kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([None if text is None else bytes.fromhex(text) for text in texts], kind)
     return pa.array(texts, pa.string()).cast(kind)
-
-
-def named(of: Sequence[str], places: Sequence[str], attempt: Try, *, known: Collection[Unfit] = ()) -> list[Unfit]:
-    """Those of the rows with these inputs and coordinates that raise alone; raises TooManyError beyond the bound.
-
-    `known`: all of them were left out before; those that there is no time to try stay so.
-    """
-    if not places:
-        return []
-    if not known:
-        found = culprits(len(places), attempt)
-        return [Unfit(of=of[at], place=places[at], error=name_of(error)) for at, error in found.items()]
-    before = {(one.of, one.place): one.error for one in known}
-    still = suspects(len(places), attempt)
-    return [
-        Unfit(of=of[at], place=places[at], error=before[of[at], places[at]] if error is None else name_of(error))
-        for at, error in still.items()
-    ]
-
-
-def _search(given: Given, attempt: Attempt, *, known: Collection[Unfit] = ()) -> list[Unfit]:
-    """The rows that raise alone, as in `named`."""
-    by_input = {of: sorted(_sources(rows)) for of, rows in given.items()}
-    every = [(of, place) for of, places in by_input.items() for place in places]
-    first, at = 0, dict[str, int]()
-    for of, places in by_input.items():
-        at[of] = first
-        first += len(places)
-
-    def some(low: int, high: int) -> None:
-        part = {}
-        for of, places in by_input.items():
-            mine = places[max(low - at[of], 0) : max(high - at[of], 0)]
-            part[of] = _between(given[of], mine[0], mine[-1]) if mine else _none(given[of])
-        attempt(part)
-
-    return named([of for of, _ in every], [place for _, place in every], some, known=known)
 
 
 def _sources(rows: Rows) -> list[str]:

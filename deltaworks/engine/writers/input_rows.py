@@ -19,9 +19,10 @@ from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.slices import present
 from deltaworks.engine.writers.computing import Computing, declared_columns
-from deltaworks.engine.writers.fitting import Fitting, chosen, evaluate, keys_as_places, named, places_as_keys
+from deltaworks.engine.writers.fitting import Fitting, chosen, evaluate, keys_as_places, places_as_keys
 from deltaworks.engine.writers.replacing import only, semi
 from deltaworks.engine.writers.writer import EVENT, Input, frame
+from deltaworks.errors import UnfitError
 
 Cut = Callable[[DataFrame], DataFrame]
 """What of a result a batch is about."""
@@ -82,7 +83,7 @@ class InputRows:
                 self._evaluate(spark, {**whole, name: frame(spark, rows.slice(low, high - low))})
 
             known = chosen(wanted, of=name, places=set(places))
-            found += named([name] * len(places), places, attempt, known=known)
+            found += self.fitting.named([name] * len(places), places, attempt, known=known)
         return found
 
     def raising(self, spark: SparkSession, bytes_max: int, cut: Cut) -> list[Unfit]:
@@ -101,8 +102,8 @@ class InputRows:
 
             if _some_do_not(keys.num_rows, attempt):
                 places = self._places(name, keys)
-                with suppress(TooManyError):
-                    if found := named([name] * len(places), places, attempt):
+                with suppress(TooManyError, UnfitError):
+                    if found := self.fitting.named([name] * len(places), places, attempt):
                         return found
         return []
 

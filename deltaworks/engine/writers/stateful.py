@@ -93,7 +93,7 @@ class StatefulWriter:
         self.times = {source.table.name: _event_time(catalog[source.table.name]) for source in sources}
         policy = declared.table.late
         self.late_max = late_rows.late_max(policy)
-        self.fitting = Fitting(self.progress, own, late_max=self.late_max)
+        self.fitting = Fitting(self.progress, own, transform=declared.transform, late_max=self.late_max)
         self.used = None if late is None else late_rows.LateRows(late, own.table)
         self.after_max = 0 if policy is None else micros(policy.after)
         self.nearby = {

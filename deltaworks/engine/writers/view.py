@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import and_
 
 import pyarrow as pa
@@ -30,13 +30,12 @@ from deltaworks.engine.writers.fitting import (
     evaluate,
     keys_as_places,
     log,
-    named,
     places_as_keys,
 )
 from deltaworks.engine.writers.input_rows import InputRows
 from deltaworks.engine.writers.replacing import only, replace_keys, semi
 from deltaworks.engine.writers.writer import Input, Progress, Turn, code_of, suite_of
-from deltaworks.errors import LakeError
+from deltaworks.errors import LakeError, UnfitError
 
 MANY_BYTES = 2**20
 """Inputs whose files have more bytes are planned for many rows."""
@@ -82,7 +81,7 @@ class ViewWriter:
         self.computing = Computing(declared, load_transform(declared), tables, own.table.schema, direct=direct)
         self.keys_from = {table.name: KeysFrom(declared, keys_from, table, direct=direct) for table in tables}
         self.progress = Progress(own.table, code=code_of(declared), suite=suite_of(declared), inputs=tables)
-        self.fitting = Fitting(self.progress, own)
+        self.fitting = Fitting(self.progress, own, transform=declared.transform)
         self.input_rows = InputRows(declared.name, sources, self.computing, self.fitting)
         self.key_schema = pa.schema([self.table.schema.field(key) for key in declared.keys])
         for source in sources:
@@ -169,6 +168,15 @@ class ViewWriter:
                 computed, inputs = self._computed(spark, touched, bytes_max)
         return Made(computed, inputs, touched)
 
+    def _attempt(self, spark: SparkSession, made: Made) -> Callable[[pa.Table], None]:
+        """Evaluates some keys; planned anew while it is looked for what raises, so that it says where."""
+
+        @cache
+        def planned() -> Rows:
+            return self._ordinary(spark, made.inputs) if isinstance(made.computed, DataFrame) else made.computed
+
+        return lambda keys: _evaluate_keys(spark, planned(), keys)
+
     def _rows_again(self, spark: SparkSession, touched: Touched, bytes_max: int) -> None:
         """Rows of the inputs that were left out, and have changed, are left out no more unless they still raise."""
         out = self.input_rows.out
@@ -179,7 +187,7 @@ class ViewWriter:
     def _keys_again(self, spark: SparkSession, made: Made) -> None:
         """The same for keys that are touched."""
         again = self.fitting.again(made.touched.keys)
-        still = self._still(again, partial(_evaluate_keys, spark, made.computed))
+        still = self._still(again, self._attempt(spark, made))
         self.fitting.leave_out({*self.progress.unfit}.difference(again).union(still))
 
     def _replace_others(
@@ -192,7 +200,11 @@ class ViewWriter:
         """
         bytes_max, out = committer.arrow_bytes_max, self.progress.unfit
         for search in (self._known_rows, self._raising_keys, self._raising_rows, self._raising_keys):
-            found = search(spark, touched, made, bytes_max)
+            try:
+                found = search(spark, touched, made, bytes_max)
+            except UnfitError as too_many:  # it says more than the first one
+                error = too_many
+                continue
             if not found:
                 continue
             self.fitting.leave_out([*out, *found])
@@ -211,7 +223,8 @@ class ViewWriter:
                 self.fitting.leave_out(out)
             else:
                 for one in found:
-                    log.error("%s of %s is left out of %s: %s", one.place, one.of, self.declared.name, one.error)
+                    what = "key" if one.of == self.declared.name else "row"  # its place may be a key, and values
+                    log.error("a %s of %s is left out of %s: %s", what, one.of, self.declared.name, one.told)
                 return done
         raise error
 
@@ -240,7 +253,7 @@ class ViewWriter:
         del touched, bytes_max
         if made is None or self.computing.of_sessions:  # they are computed whole for each key, so each would raise
             return []
-        attempt = partial(_evaluate_keys, spark, made.computed)
+        attempt = self._attempt(spark, made)
         try:
             keys = self._every_key(spark, made) if made.touched.keys is None else made.touched.keys
             return [] if keys is None else self._keys_that_raise(keys, attempt)
@@ -260,8 +273,11 @@ class ViewWriter:
             inputs = self.input_rows.whole(spark, bytes_max)
         else:
             inputs = {source.table.name: shown(spark, source, bytes_max) for source in self.sources}
+        return self._ordinary(spark, inputs), inputs
+
+    def _ordinary(self, spark: SparkSession, inputs: Mapping[str, DataFrame]) -> DataFrame:
         many_rows = sum(source.table.bytes() for source in self.sources) > MANY_BYTES
-        return self.computing.ordinary(spark, inputs, many_rows=many_rows), inputs
+        return self.computing.ordinary(spark, inputs, many_rows=many_rows)
 
     def _directly(self, spark: SparkSession, touched: Touched, bytes_max: int) -> pa.Table | None:
         """By a kept plan, the rows of the touched keys and some of others; None where that cannot be.
@@ -302,13 +318,10 @@ class ViewWriter:
         """Those of the keys that were left out before that still raise."""
         places = [one.place for one in known]
         keys = places_as_keys(places, self.key_schema)
-        return named([self.declared.name] * len(places), places, _parts(keys, attempt), known=known)
+        return self.fitting.named([self.declared.name] * len(places), places, _parts(keys, attempt), known=known)
 
     def _keys_that_raise(self, keys: pa.Table, attempt: Callable[[pa.Table], None]) -> list[Unfit]:
-        """Those of the keys that raise alone; none where all do, and no other can be computed.
-
-        Raises TooManyError beyond the bound.
-        """
+        """Those of the keys that raise alone; raises UnfitError where all do and no other can be computed."""
         name = self.declared.name
         out = {one.place for one in self.progress.unfit if one.of == name}
         new = [place for place in keys_as_places(keys) if place not in out]
@@ -316,18 +329,17 @@ class ViewWriter:
         found = self._still(known, attempt)
         out = {one.place for one in found}
         rest = [place for place in new if place not in out]
-        found += named([name] * len(rest), rest, _parts(places_as_keys(rest, self.key_schema), attempt))
-        if len(found) == len(new) and not self._others_do_not(attempt, {one.place for one in found}):
-            return []
+        keys = places_as_keys(rest, self.key_schema)
+        found += self.fitting.named([name] * len(rest), rest, _parts(keys, attempt))
+        if found and len(found) == len(new):
+            self.fitting.try_others(self._some_there(attempt, {one.place for one in found}), found)
         return found
 
-    def _others_do_not(self, attempt: Callable[[pa.Table], None], out: set[str]) -> bool:
-        """Whether some keys that are in the table and not among these can be computed; raises what they raise."""
+    def _some_there(self, attempt: Callable[[pa.Table], None], out: set[str]) -> Callable[[], None] | None:
+        """Evaluates some keys that are in the table and not among these; None if there are none."""
         there = self.table.read(list(self.declared.keys)).slice(0, WITNESSES + len(out))
         there = there.filter(pa.array([place not in out for place in keys_as_places(there)], pa.bool_()))
-        if there.num_rows:
-            attempt(there)
-        return bool(there.num_rows)
+        return partial(attempt, there) if there.num_rows else None
 
     def _every_key(self, spark: SparkSession, made: Made) -> pa.Table | None:
         """The keys that the inputs' rows map to; None if they are too many."""
