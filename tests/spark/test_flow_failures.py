@@ -188,6 +188,7 @@ def test_truncation_alone_reaches_the_view(spark: SparkSession, shop: Settings) 
     owner, log = Owner(spark, shop, "shop"), Log()
     log.send([change("c", order(1), lsn=1)])
     owner.take(log.batch())
+    before = {name: len(owner.rows(name)) for name in ("silver.orders", "gold.daily_orders")}
     truncate = change("t", order(0), lsn=3)
     truncate.key = None
     truncate.value = (truncate.value or b"").replace(b'"after": {', b'"after": null, "ignored": {')
@@ -195,6 +196,7 @@ def test_truncation_alone_reaches_the_view(spark: SparkSession, shop: Settings) 
     log.send([truncate])
     owner.take(log.batch())
 
+    assert before == {"silver.orders": 1, "gold.daily_orders": 1}
     assert owner.rows("silver.orders") == []
     assert owner.rows("gold.daily_orders") == []
 

@@ -43,7 +43,9 @@ KINDS = {"raw", "append", "latest", "history", "aggregate", "view", "stateful", 
 def test_death_at_a_named_step_changes_nothing(walks: Walks, path: str) -> None:
     """Die there, restart, and end with the same rows as in peace; a roll-back of a table beside a table among them."""
     chance = seeded()
-    for walk in (walk for (_, used), walk in walks.items() if used == path):
+    mine = [walk for (_, used), walk in walks.items() if used == path]
+    assert mine
+    for walk in mine:
         every = list(walk.deaths(chance))
         drawn = chance.sample(every, DEATHS[path])
         if path == "auto":

@@ -69,4 +69,7 @@ def test_a_transaction_that_was_aborted_holds_nothing_up(settings: Settings, bro
     make(settings, "ended")
     transactions(settings, "ended", "commit", "abort")
 
-    assert broker.open_transactions(broker.edges(["ended"])) == []
+    edges = broker.edges(["ended"])
+
+    assert edges["ended"]["0"].high > 0
+    assert broker.open_transactions(edges) == []

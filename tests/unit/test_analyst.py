@@ -293,7 +293,7 @@ def test_a_closed_lake_says_so(lake: Path) -> None:
     with Analyst(lake) as analyst:
         analyst.sql("select 1")
 
-    with pytest.raises(QueryError):
+    with pytest.raises(QueryError, match="this lake was closed"):
         analyst.sql("select 1")
 
 

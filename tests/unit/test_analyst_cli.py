@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sql(project: Path, monkeypatch: pytest.MonkeyPatch) -> Sql:
-    """Give a function that runs `deltaworks sql` and returns what it wrote; expected errors are raised."""
+    """Give a function that runs `deltaworks sql` and returns what it wrote, of a refusal why; errors are raised."""
     monkeypatch.delenv("DELTAWORKS_DATA", raising=False)
     context.remember(project)
     main = typer.Typer(pretty_exceptions_enable=False)
@@ -43,7 +43,7 @@ def sql(project: Path, monkeypatch: pytest.MonkeyPatch) -> Sql:
         if isinstance(result.exception, QueryError):
             raise result.exception
         assert result.exit_code == exit_code, result.output
-        return result.stdout_bytes.decode()
+        return result.stdout_bytes.decode() if exit_code == 0 else result.stderr
 
     return run
 
@@ -185,7 +185,9 @@ def test_a_plan_is_printed_as_it_is(sql: Sql) -> None:
 
 def test_two_formats_at_once_are_refused(sql: Sql) -> None:
     """A mistake in the options is a usage error, exit code 2."""
-    sql("select 1", "--json", "--csv", exit_code=2)
+    refused = sql("select 1", "--json", "--csv", exit_code=2)
+
+    assert "--json and --csv exclude each other" in refused
 
 
 def test_the_limits_are_options(sql: Sql) -> None:
@@ -237,7 +239,9 @@ def test_a_time_that_cannot_be_asked_is_one_line(sql: Sql) -> None:
     """What is no time is wrong usage; one that is to come or long past names the table and what to ask instead."""
     query = "select * from gold.dated_orders"
 
-    sql(query, "--as-of", "yesterday", exit_code=2)
+    refused = sql(query, "--as-of", "yesterday", exit_code=2)
+
+    assert "'yesterday' is no day or time" in refused
     with pytest.raises(QueryError, match=r"gold\.dated_orders: cannot be asked as of 2999-.* that is to come"):
         sql(query, "--as-of", "2999-01-01", "--json")
     with pytest.raises(

@@ -193,10 +193,18 @@ def test_escape_is_refused(analyst: Analyst, data: Path, escape: str, monkeypatc
     assert analyst.sql("select count(*) from gold.daily_orders").rows == [(2,)]
 
 
+REFUSAL = (
+    "only statements that read are allowed here|only tables of the lake can be read|this cannot be shown|"
+    "is not a function that may be called here|no such table|cannot be the name of a part of a query|"
+    r"query: \d+ statements|holds a zero byte|syntax error at or near"
+)
+"""What is said of a text, before DuckDB is asked to bind it."""
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_escape_is_refused_by_its_text_alone(analyst: Analyst, data: Path, escape: str) -> None:
     """Before anything is bound or run: what the system would refuse is another door."""
-    with pytest.raises(QueryError):
+    with pytest.raises(QueryError, match=REFUSAL):
         judge(escape.format(data=data), known=analyst.tables())
 
 
@@ -215,7 +223,7 @@ def test_no_function_of_these_is_ever_allowed(name: str) -> None:
 
 def test_comments_without_an_end_are_judged_at_once() -> None:
     """Patterns that go back would try each way to split them."""
-    with pytest.raises(QueryError):
+    with pytest.raises(QueryError, match="query: 0 statements"):
         judge("/**/" * 5000 + "explain", known=())
 
 
@@ -229,8 +237,9 @@ def test_no_view_of_duckdb_is_reached_by_a_name_given_in_with(analyst: Analyst) 
     """Where the name does not hold, DuckDB takes its own view; a new version may bring new ones."""
     views = analyst._process().all("select distinct view_name from duckdb_views() where internal", seconds=30)
 
+    assert len(views) > 10
     for (name,) in views:
-        with pytest.raises(QueryError):
+        with pytest.raises(QueryError, match="does not exist|no such table|cannot be the name of a part"):
             analyst.sql(f'select * from (with "{name}" as (select 1) select 1) a, "{name}"')
 
     assert {("duckdb_databases",), ("sqlite_master",), ("pragma_database_list",)} <= set(views)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake.exceptions import DeltaError
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry, Position
@@ -83,7 +84,8 @@ def test_sum_that_does_not_fit_is_refused(tmp_path: Path, kind: pa.DataType, mos
     add = Clause(on="matched", act="update", set={"value": combined("value", "add", kind)})
     commit(table, [{"key": 1, "value": most}], UPSERT[1])
 
-    with pytest.raises(Exception, match="too large|out of range|[Oo]verflow"):
+    # delta-rs casts whole numbers, and has Arrow say of exact ones that they are too large
+    with pytest.raises((DeltaError, ValueError), match=r"value of -?\d+ is out of range|\d+ is too large to store"):
         commit(table, [{"key": 1, "value": more}], add)
 
     table.reopen()

@@ -166,11 +166,21 @@ def test_start_says_that_airflow_does_it_when_airflow_is_up(own: Store, monkeypa
     assert own.app("shop").desired_by == own.app("web").desired_by == "ann"
 
 
-@pytest.mark.parametrize("words", [["app", "start"], ["app", "stop", "shop", "--all"], ["run", "shop"]])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["app", "start"], "Name the apps, or give --all."),
+        (["app", "stop", "shop", "--all"], "Name the apps, or give --all."),
+        (["run", "shop"], "Missing option '--drain'."),
+    ],
+)
 @pytest.mark.usefixtures("project")
-def test_command_that_leaves_open_what_is_meant_is_refused(words: list[str]) -> None:
+def test_command_that_leaves_open_what_is_meant_is_refused(words: list[str], why: str) -> None:
     """No app named is not all apps; a run in the foreground says that it drains."""
-    assert call(*words).exit_code == 2
+    refused = call(*words)
+
+    assert refused.exit_code == 2
+    assert why in refused.output
 
 
 @pytest.mark.usefixtures("project")
@@ -337,6 +347,7 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     for_people = call("commands", "show", "1").output
     one_table = rows(call("commands", "list", "--table", "silver.orders", "--kind", "compact", "--json"))
     unknown = call("commands", "list", "--table", "silver.order")
+    no_state = call("commands", "list", "--state", "lost")
 
     assert [row["id"] for row in both] == [2, 1]
     assert [(row["table_name"], row["app"]) for row in web] == [("silver.page_views", "web")]
@@ -347,7 +358,8 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
     assert [row["id"] for row in one_table] == [1]
     assert unknown.exit_code != 0
     assert "silver.orders" in str(unknown.exception)
-    assert call("commands", "list", "--state", "lost").exit_code == 2
+    assert no_state.exit_code == 2
+    assert "'lost'" in no_state.output
 
 
 def test_command_line_gives_up_on_a_driver_that_does_not_come(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,9 +418,10 @@ def test_discard_wants_to_know_which_rows() -> None:
     both = ["--cause", "not JSON", "--all"]
     other = ["--row", "shop.changes/0/7", "--all"]
 
-    assert call("quarantine", "discard", "silver.orders", "--reason", "old").exit_code == 2
-    assert call("quarantine", "discard", "silver.orders", "--reason", "old", *both).exit_code == 2
-    assert call("quarantine", "discard", "silver.orders", "--reason", "old", *other).exit_code == 2
+    refused = [call("quarantine", "discard", "silver.orders", "--reason", "old", *which) for which in ([], both, other)]
+
+    assert [one.exit_code for one in refused] == [2, 2, 2]
+    assert all("Give one of --cause, --row and --all." in one.output for one in refused)
 
 
 def test_new_value_comes_to_the_owner_in_a_file_that_nobody_else_reads(project: Settings, own: Store) -> None:
@@ -435,22 +448,23 @@ def test_new_value_comes_to_the_owner_in_a_file_that_nobody_else_reads(project: 
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
-    "words",
+    ("words", "why"),
     [
-        (),
-        ("--set", "page=/", "--value", "{}"),
-        ("--set", "page"),
-        ("--value", "gone.json"),
-        ("--value", "{}", "--row", "page_views/1"),
+        ((), "Give one of --value and --set."),
+        (("--set", "page=/", "--value", "{}"), "Give one of --value and --set."),
+        (("--set", "page"), "Write FIELD=VALUE."),
+        (("--value", "gone.json"), "gone.json: No such file"),
+        (("--value", "{}", "--row", "page_views/1"), "'page_views/1' is not TOPIC/PARTITION/OFFSET."),
     ],
 )
-def test_patch_wants_to_know_the_row_and_what_it_should_have_said(words: tuple[str, ...]) -> None:
+def test_patch_wants_to_know_the_row_and_what_it_should_have_said(words: tuple[str, ...], why: str) -> None:
     """One way to say it, that can be read, of one record."""
     patch = ("quarantine", "patch", "silver.page_views", "--row", "page_views/1/1", "--reason", "cut off")
 
     result = call(*patch, *words)
 
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == 2
+    assert why in result.output
 
 
 @pytest.mark.usefixtures("own")
@@ -486,6 +500,7 @@ def test_order_without_steps_is_given_no_time(own: Store) -> None:
     result = call("compact", "silver.orders", "--no-wait", "--timeout", "600")
 
     assert result.exit_code == 2
+    assert "--timeout: goes with --by-debt only" in result.output
     assert own.commands() == []
 
 

@@ -140,7 +140,7 @@ def test_broker_that_is_away_leaves_the_gaps_for_later(web: ArrowOwner) -> None:
     """Silence explains nothing."""
     broker = Recollection(away=True)
     examiner = Examiner(broker, web.flow.bronze)
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="the broker is away"):
         examiner.look(seconds_max=10)
     broker.away = False
 

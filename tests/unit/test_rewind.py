@@ -14,7 +14,7 @@ from deltaworks.engine import maintenance
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.publish import Staged, behind_topics
 from deltaworks.engine.rewind import Rewind, before, laid_out, plan, stage
-from deltaworks.errors import CommandError, DeltaworksError, LakeError
+from deltaworks.errors import CommandError, DeclarationError, LakeError
 from deltaworks.settings import ROOT
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import WRONG_RULES, Shop, command
@@ -348,7 +348,7 @@ def test_a_table_that_cannot_be_opened_after_its_commit_is_set_aside(tmp_path: P
     suite = project.folder / "expectations/silver/page_views.yml"
     text = suite.read_text()
     suite.write_text("expectations: nonsense")
-    with pytest.raises(DeltaworksError):
+    with pytest.raises(DeclarationError, match="expectations is no list"):
         carry_out(owner, command("publish", name, folder="one"))
     assert name in owner.flow.suspended
     suite.write_text(text)

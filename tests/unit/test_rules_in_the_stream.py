@@ -59,7 +59,7 @@ def test_a_table_that_refuses_most_rows_stops_until_somebody_mends_or_accepts(tm
         owner.take(log.batch())
 
     owner.start()
-    with pytest.raises(BadRowsError):
+    with pytest.raises(BadRowsError, match="7 of its last 13 rows"):
         owner.catch_up(log)
     refused_before = len(owner.rows("silver.notes__quarantine"))
     bronze = len(owner.rows("bronze.letters"))
@@ -114,8 +114,8 @@ def test_only_tables_that_parse_can_be_let_through(tmp_path: Path) -> None:
     """A table over tables, and one that is not there, are refused with the next step."""
     owner, _ = _notes(tmp_path)
 
-    for name in ("gold.notes_per_day", "silver.note"):
-        with pytest.raises(CommandError):
+    for name, why in (("gold.notes_per_day", "sets no rows aside"), ("silver.note", "app tiny has no table")):
+        with pytest.raises(CommandError, match=why):
             carry_out(owner, _accept(name))
 
 

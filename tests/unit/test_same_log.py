@@ -13,7 +13,7 @@ from deltaworks.engine.broker import Edge, Record, Span
 from deltaworks.engine.clocks import BY_PRODUCER, Clocks, believed
 from deltaworks.engine.gaps import Stretch
 from deltaworks.engine.ledger import Ledger
-from deltaworks.engine.same_log import SameTopics
+from deltaworks.engine.same_log import OFFSETS_COMPARED_MAX, SameTopics
 from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
@@ -35,9 +35,12 @@ class Topic:
         rows = [_record(row) for row in owner.log.rows if row["offset"] != without]
         self._rows = [other if other is not None and row.offset == other.offset else row for row in rows]
         self._low = low
+        self.asked = list[Span]()
+        """What it was asked for, in the order of asking."""
 
     def records(self, wanted: Collection[Span]) -> list[Record]:
         """As a broker tells them."""
+        self.asked += wanted
         return [
             row
             for topic, partition, first, upto in wanted
@@ -127,8 +130,12 @@ def test_record_that_the_broker_has_no_more_tells_nothing(owner: ArrowOwner) -> 
 def test_record_far_below_the_position_is_not_looked_at(owner: ArrowOwner) -> None:
     """What is read at each start is bounded."""
     first = Topic(owner).records([(TOPIC, "0", 0, 1)])[0]
+    broker = Topic(owner, other=replace(first, value=b"{}"))
 
-    owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(first, value=b"{}")))
+    owner.flow.begin(edges(owner), broker=broker)
+
+    spans = [(low, upto) for topic, partition, low, upto in broker.asked if (topic, partition) == (TOPIC, "0")]
+    assert spans == [(ROWS - OFFSETS_COMPARED_MAX, ROWS)]
 
 
 def test_topic_without_a_partition_that_was_read_is_refused(owner: ArrowOwner) -> None:
@@ -197,10 +204,10 @@ def test_batch_that_nobody_vouches_for_stays_out_of_bronze(owner: ArrowOwner) ->
     before = [writer.table.version for writer in owner.flow.bronze]
 
     owner.log.send([view(ROWS, user=0)])
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="topic: it was made anew"):
         owner.bronze()
     owner.flow.bronze[0].explained.append(GAP)
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="topic: it was made anew"):
         owner.flow.settle()
     assert [writer.table.version for writer in owner.flow.bronze] == before
 
