@@ -84,9 +84,12 @@ def open_lake(project: Path | None = None) -> "Analyst":
     return connect(Settings.load(project).lake)
 
 
-def connect(lake: Path, *, memory: str = MEMORY) -> "Analyst":
-    """Open a lake's folder for reading; memory bounds what a query may hold (it never spills to disk)."""
-    return Analyst(lake, memory=memory)
+def connect(lake: Path, *, memory: str = MEMORY, listed: Callable[[str], bool] | None = None) -> "Analyst":
+    """Open a lake's folder for reading; memory bounds what a query may hold (it never spills to disk).
+
+    `listed`: which tables SHOW TABLES shows, by their names in lower case; all, where it is None. All can be read.
+    """
+    return Analyst(lake, memory=memory, listed=listed)
 
 
 class Analyst:
@@ -95,9 +98,10 @@ class Analyst:
     Queries run in a process of their own that cannot write; it is started by the first one, and anew when it ended.
     """
 
-    def __init__(self, lake: Path, *, memory: str = MEMORY) -> None:
+    def __init__(self, lake: Path, *, memory: str = MEMORY, listed: Callable[[str], bool] | None = None) -> None:
         """Look at the amount of memory; nothing runs before the first question."""
         self.lake = lake.resolve()
+        self._listed = listed
         self._memory = memory
         self._bytes_max = memory_bytes(memory)
         self._question: _Question | None = None
@@ -198,13 +202,13 @@ class Analyst:
             known = tuple(sorted(folders))
             question = begin(_Question(self._process(len(known), past=as_of is not None), seconds))
             try:
-                statement = read_statement(sql, parse=question.all, known=known)
+                statement = read_statement(sql, parse=question.all, known=known, listed=self._listed)
             except RequestError as error:
                 if error.kind not in {LOST, *_FATAL}:
                     raise
                 self._session.end()  # it was lost, or of no use any more, since the last question
                 question = begin(_Question(self._process(len(known), past=as_of is not None), seconds))
-                statement = read_statement(sql, parse=question.all, known=known)
+                statement = read_statement(sql, parse=question.all, known=known, listed=self._listed)
             moment = None if as_of is None else _moment(as_of, statement.tables)
             for name in statement.tables:
                 self._refresh(question, name, folders[name], moment)

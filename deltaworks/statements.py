@@ -35,15 +35,18 @@ class Statement:
     tables: tuple[str, ...]
 
 
-def read_statement(sql: str, *, parse: Callable[[str], Rows], known: tuple[str, ...]) -> Statement:
+def read_statement(
+    sql: str, *, parse: Callable[[str], Rows], known: tuple[str, ...], listed: Callable[[str], bool] | None = None
+) -> Statement:
     """Parse and judge; raises QueryError for what is not one reading statement over known tables.
 
+    `listed`: which of them are shown by SHOW TABLES; all, where it is None.
     `parse` answers a query of ours that holds theirs as a literal: DuckDB's parser runs where DuckDB does.
     """
     explain = _EXPLAIN.match(sql)
     body = sql[explain.end() :] if explain else sql
     tree = _tree(body, parse=parse)
-    if not explain and (listing := _listing(tree, known=known)):
+    if not explain and (listing := _listing(tree, known=known, listed=listed)):
         return Statement(sql=listing, tables=())
     nodes = list(_nodes(tree))
     for node in nodes:
@@ -117,7 +120,9 @@ def _not_allowed(name: str) -> QueryError:
     return QueryError(f"{name}()", "is not a function that may be called here", step)
 
 
-def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
+def _listing(
+    tree: dict[str, Any], *, known: tuple[str, ...], listed: Callable[[str], bool] | None = None
+) -> str | None:
     """SHOW TABLES [FROM layer] as a query over the names that we know, so that no table is opened for it."""
     shown = tree.get("from_table")
     if not isinstance(shown, dict) or shown.get("type") != "SHOW_REF" or shown.get("query") or shown["catalog_name"]:
@@ -125,7 +130,8 @@ def _listing(tree: dict[str, Any], *, known: tuple[str, ...]) -> str | None:
     layer = str(shown["schema_name"]).lower()
     if not layer and shown["table_name"] not in _LISTINGS:
         return None
-    names = ", ".join(literal(table) for table in known if layer in {"", table.partition(".")[0]})
+    named = [table for table in known if layer in {"", table.partition(".")[0]}]
+    names = ", ".join(literal(table) for table in named if listed is None or listed(table))
     return f'SELECT unnest([{names}]::VARCHAR[]) AS "table"'
 
 

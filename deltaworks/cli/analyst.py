@@ -1,8 +1,10 @@
 """SQL over the lake for analysts."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,13 +49,29 @@ def sql(
         return
     from deltaworks.analyst import connect
 
-    with connect(settings().lake, memory=memory) as lake:
+    given = settings()
+    with connect(given.lake, memory=memory, listed=_declared(given.project)) as lake:
         if not as_json and not as_csv:
             answers.show(lake.sql(text, as_of=then, timeout_seconds=timeout, rows_max=limit or _ROWS_SHOWN))
             return
         with lake.stream(text, as_of=then, timeout_seconds=timeout) as (columns, batches):
             write = answers.write_json if as_json else answers.write_csv
             write([column.name for column in columns], _first(limit, batches))
+
+
+def _declared(project: Path) -> Callable[[str], bool]:
+    """Whether a table is one of the project, lies beside one, or is the engine's; all are, if the project has none."""
+
+    @cache
+    def names() -> frozenset[str]:
+        from deltaworks.catalog import readable
+
+        return frozenset(name.lower() for name in readable(project))
+
+    def declared(table: str) -> bool:
+        return not names() or table.startswith("ops.") or table.partition("__")[0] in names()
+
+    return declared
 
 
 def _served(text: str, *, as_json: bool, as_csv: bool, limit: int | None, timeout: float) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltaworks.cli import held_up, show
+from deltaworks.cli import held_up, in_lake, show
 from deltaworks.cli.context import settings
 from deltaworks.errors import StackError
 
@@ -93,6 +93,7 @@ def doctor(
         {"check": one.check, "verdict": one.verdict, "finding": one.finding, "next step": one.next_step}
         for one in examine(settings())
     ]
+    rows += in_lake.look(settings())
     rows += held_up.look(settings())
     if deep:
         from deltaworks.cli.deep import look_deep

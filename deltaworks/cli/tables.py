@@ -1,12 +1,16 @@
 """`deltaworks table`: judge, test, list, show and begin tables."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deltaworks.cli import show, table_cases
 from deltaworks.cli.context import settings
 from deltaworks.findings import Finding
+
+if TYPE_CHECKING:
+    from deltaworks.catalog import Catalog
 
 _Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
@@ -15,7 +19,10 @@ def check(
     deep: Annotated[bool, typer.Option(help="Let Spark analyse every transform too (starts Spark).")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Find what is wrong with the tables, their suites and cases, without running anything."""
+    """Find what is wrong with the tables, their suites and cases, without running anything.
+
+    Where there is a lake it is told too what of it is not as declared; that is no mistake, so the exit code stays 0.
+    """
     from deltaworks.catalog import check as check_tables
     from deltaworks.catalog import load
 
@@ -32,13 +39,27 @@ def check(
         finally:
             session.stop()
         analysed = f", {_counted(transforms(catalog), 'transform')} analysed"
+    otherwise = [] if findings else _otherwise(load(given.project), given.lake)
     if as_json:
-        rows = [{"place": one.place, "finding": one.finding, "next_step": one.next_step} for one in findings]
+        rows = [_row(one, of) for of, some in (("project", findings), ("lake", otherwise)) for one in some]
         show.listing(rows, title="findings", as_json=True)
     else:
         _print_findings(findings, len(load(given.project).tables) if not findings else 0, analysed)
+        for one in otherwise:
+            show.out.print(f"in the lake: {one}", style="yellow", markup=False, soft_wrap=True)
     if findings:
         raise typer.Exit(1)
+
+
+def _otherwise(catalog: "Catalog", lake: Path) -> list[Finding]:
+    """What of the lake is not as declared."""
+    from deltaworks.engine.as_declared import everything
+
+    return everything(catalog, lake)
+
+
+def _row(one: Finding, of: str) -> dict[str, str]:
+    return {"place": one.place, "finding": one.finding, "next_step": one.next_step, "of": of}
 
 
 def _print_findings(findings: list[Finding], tables: int, analysed: str) -> None:

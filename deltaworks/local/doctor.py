@@ -227,8 +227,12 @@ def _topics(settings: Settings) -> Iterator[Finding]:
     differences = list(kafka.differences(settings))
     for difference in differences:
         yield _fail("topics", difference, 'Run "deltaworks up", which changes topics to what topics.toml declares')
-    if not differences:
-        yield _ok("topics", f"{len(settings.topics)} as declared")
+    found = connect.connector_of(settings)
+    others = kafka.undeclared(settings, prefix=None if found is None else found[1].get("topic.prefix"))
+    for name in others:
+        yield _warn("topics", f"{name} is in Kafka, and topics.toml does not declare it", _CLEAR)
+    if not differences and not others:
+        yield _ok("topics", f"{len(settings.topics)} as declared, and no others")
 
 
 def _arrival(settings: Settings) -> Iterator[Finding]:
@@ -317,6 +321,7 @@ def _connect_log(settings: Settings) -> Iterator[Finding]:
         yield _ok("connect log", "no value in a day that could not be read")
 
 
+_CLEAR = 'Declare it again, or delete it: docs/how-to/operate.md, "What is not declared any more"'
 _ANEW = 'Run "deltaworks source resnapshot"'
 
 

@@ -1,6 +1,7 @@
 """Kafka as one node (broker and controller in one process), and the project's topics."""
 
 import base64
+import re
 import shutil
 import subprocess
 import uuid
@@ -190,6 +191,17 @@ def of_producers_time(settings: Settings, topics: Collection[str]) -> Iterator[s
     for resource, answer in (admin.describe_configs(resources) if resources else {}).items():
         if answer.result(timeout=_SECONDS_MAX)[TIMESTAMP_TYPE].value != BY_BROKER:
             yield resource.name
+
+
+def undeclared(settings: Settings, *, prefix: str | None) -> list[str]:
+    """Topics that neither topics.toml declares nor a part has made for itself.
+
+    `prefix`: of the topics that the source's connector makes, in each life of the source.
+    """
+    there = admin_client(settings).list_topics(timeout=_SECONDS_MAX).topics
+    of_source = "" if prefix is None else rf"|{re.escape(prefix)}(-\d+)?\."
+    own = re.compile(rf"__|connect_|deltaworks\.published\.{of_source}")
+    return sorted(name for name in there if name not in settings.topics and not own.match(name))
 
 
 def topic_config(topic: TopicSettings) -> dict[str, str]:

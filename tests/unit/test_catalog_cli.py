@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from deltaworks.cli import context, show, tables
 from deltaworks.errors import DeclarationError
+from deltaworks.settings import Settings
+from tests.arrow_flow import ArrowOwner
 from tests.tiny_project import Project
 
 Table = Callable[..., str]
@@ -59,6 +61,29 @@ def test_findings_are_printed_and_exit_1(table: Table, project: Project) -> None
     ]
 
 
+def test_lake_that_is_otherwise_is_told_and_no_mistake(table: Table, project: Project) -> None:
+    """The exit code is that of a right project: the table is rebuilt once its app was started."""
+    settings = Settings.load(project.folder, environment={})
+    ArrowOwner(settings, "tiny")
+    before = table("check")
+    project.edit("tables/silver/notes/table.py", '"words", "int"', '"words", "bigint"')
+
+    printed, rows = table("check"), json.loads(table("check", "--json"))
+
+    step = 'Declare it as it was, or run "deltaworks rebuild silver.notes" once its app was started'
+    assert before == "5 tables, no findings\n"
+    assert printed.splitlines() == [
+        "5 tables, no findings",
+        f"in the lake: silver.notes.words: declared bigint, the table has int. {step}.",
+    ]
+    assert rows == [
+        {
+            "place": "silver.notes.words", "finding": "declared bigint, the table has int", "next_step": step,
+            "of": "lake",
+        }
+    ]  # fmt: skip
+
+
 def test_findings_as_json_have_their_parts(table: Table, project: Project) -> None:
     """A program gets place, finding and next step apart."""
     project.edit("tables/silver/notes/table.py", 'topic="notes"', 'topic="note"')
@@ -70,6 +95,7 @@ def test_findings_as_json_have_their_parts(table: Table, project: Project) -> No
             "place": "tables/silver/notes/table.py:7",
             "finding": "bronze.letters does not read topic note",
             "next_step": "The nearest is notes",
+            "of": "project",
         }
     ]
 

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deltaworks import processes
 from deltaworks.control import Store
-from deltaworks.local import doctor
+from deltaworks.local import doctor, kafka
 from deltaworks.local.part import PartState, StackState, State
-from deltaworks.settings import Settings
+from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch
 from tests.scratch_postgres import ScratchPostgres
 from tests.unit.launching import run_in_this_session, scratch_project, wait_owned
@@ -158,3 +159,21 @@ def scripted_connect() -> Iterator[ScriptedConnect]:
 def told(settings: Settings) -> str:
     """What is to be said of the stand-in's port."""
     return f"port {(settings.data / 'port').read_text()} is open to other machines"
+
+
+def test_topics_that_nobody_declares_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of the parts, of the source in each of its lives and of copies are made by themselves."""
+    settings = Settings.load(ROOT, environment={}, data=tmp_path)
+    made = (
+        "__consumer_offsets", "connect_offsets", "deltaworks.published.silver.products", "shop.public.heartbeat",
+        "shop-2.public.heartbeat",
+    )  # fmt: skip
+    topics = dict.fromkeys([*settings.topics, *made, "shopping", "large_sales"])
+    admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=topics))
+    monkeypatch.setattr(kafka, "admin_client", lambda _: admin)
+
+    found = kafka.undeclared(settings, prefix="shop")
+
+    assert "page_views" in settings.topics
+    assert found == ["large_sales", "shopping"]
+    assert "shop.public.heartbeat" in kafka.undeclared(settings, prefix=None)
