@@ -69,7 +69,7 @@ class Suspensions:
         failures = 1 if before is None else before.failures + 1
         seconds = min(FIRST_SECONDS * 2 ** (failures - 1), LAST_SECONDS)
         since = datetime.now(UTC) if before is None else before.since
-        text = first_line(error, transform=transform).removeprefix(f"{table}: ")  # it is told with the table's name
+        text = first_line(error, transform=transform)
         self.tables[table] = Suspended(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
         trace = before is None and not isinstance(error, UnfitError) and not is_of_rows(error)
         log.error("%s is suspended, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
@@ -110,6 +110,8 @@ def first_line(error: Exception, *, transform: Path | None = None) -> str:
     error = as_pyspark(error)
     if is_of_rows(error):
         return told(error, transform)
+    if isinstance(error, UnfitError):  # it is of the whole table, whose name stands beside it
+        return f"{error.finding}. {error.next_step}."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     kind = "" if isinstance(error, DeltaworksError) else f"{type(error).__name__}: "
