@@ -30,7 +30,7 @@ from deltaworks.engine.repeats import Key
 from deltaworks.engine.session import suit
 from deltaworks.engine.stage import OtherCommitError, TakenError
 from deltaworks.engine.values import tuples, unsliced
-from deltaworks.errors import CommitLostError, ForeignCommitError
+from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError
 
 __all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
 
@@ -238,7 +238,14 @@ class Committer:
                 merged = merged.when_matched_update(dict(clause.set), clause.when)
             else:
                 merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
-        merged.execute()
+        try:
+            merged.execute()
+        except pa.ArrowException:
+            raise
+        except ValueError:  # what Arrow in delta-rs says of an exact number that is too long; it quotes the number
+            finding = "a number that rows were put together into does not fit the declared type"
+            step = f'Declare a longer one, then run "deltaworks rebuild {table.name}"'
+            raise LakeError(table.name, finding, step) from None
 
     def _replace(
         self, table: OwnedTable, rows: pa.Table, entry: Entry, condition: str, counted: Mapping[str, int]
