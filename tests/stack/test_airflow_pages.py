@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -53,10 +54,18 @@ def test_dags_of_the_project_are_listed(airflow: Settings, browser: webdriver.Ch
 
 
 def test_stream_waits_without_a_worker(airflow: Settings, browser: webdriver.Chrome) -> None:
-    """The supervising task of an app that nobody wants running is deferred, not failed."""
+    """The supervising task of an app that nobody wants running is deferred, not failed, and so the page says."""
     browser.get(f"{airflow.airflow_url}/dags/stream__web/tasks/supervise/task_instances")
 
+    _until(browser, lambda: _states(airflow) == {"deferred"})  # the page has the word in other places too
     _until(browser, lambda: "deferred" in _text(browser).lower())
+
+
+def _states(airflow: Settings) -> set[str]:
+    """Of every instance of the task, by Airflow's own books."""
+    asked = "select state from task_instance where dag_id = 'stream__web' and task_id = 'supervise'"
+    with psycopg.connect(airflow.dsn("airflow")) as connection:
+        return {str(state) for (state,) in connection.execute(asked)}
 
 
 def _text(browser: webdriver.Chrome) -> str:
