@@ -484,8 +484,7 @@ class Flow:
         if any(one.declared.name == name and isinstance(one, Computed) for one in self.writers):
             return (yield from self._try_again(name, cause=cause, command=command, spark=spark))
         writer = self._parsing(name, command)
-        much = writer.table.bytes() + writer.deleted.bytes() if isinstance(writer, HistoryWriter) else 0
-        if spark is None and much > self.settings.arrow_bytes_max:
+        if spark is None and isinstance(writer, HistoryWriter) and writer.is_large(self.settings.arrow_bytes_max):
             finding = f"{name} is too large for an owner without Spark"
             raise CommandError(f"command {command}", finding, f"Start app {self.app} and give the order again")
         raw = next(one for one in self.bronze if one.table is writer.source.table)

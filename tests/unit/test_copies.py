@@ -1,6 +1,7 @@
 """Of the copies of an event the first one counts: found by looking at few rows, as by looking at all of them."""
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.writers import append
 from deltaworks.engine.writers.append import Seen
 from tests.chance import seeded
 from tests.flows import BY_ARROW
@@ -70,3 +72,45 @@ def test_few_rows_are_looked_at_and_no_copy_is_missed(
     keys = Counter((row["id"], row["kind"]) for row in new.to_pylist())
     lone = sum(many == 1 and one not in {*there["id"].to_pylist()} for (one, _), many in keys.items())
     assert alone or looked == [new.num_rows - (0 if known == 400 else lone)]
+
+
+@pytest.mark.parametrize(("bytes_max", "keys_max"), [(0, 10**6), (1_500, 10**6), (2**24, 10)])
+def test_keys_that_memory_cannot_hold_are_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int, keys_max: int
+) -> None:
+    """Batch by batch the same rows count; what is known at a time stays small, and is known again once it is little."""
+    chance = seeded()
+    batches = [events(chance, 20, first=1_000 * number) for number in range(30)]
+    for number, one in enumerate(batches):  # each begins where the one before ends, sometimes long after
+        shift = timedelta(minutes=7 * number + (200 if number > 15 else 0))
+        at = [moment + shift for moment in one["_arrived"].to_pylist()]
+        batches[number] = one.set_column(3, SCHEMA.field("_arrived"), pa.array(at, SCHEMA.field("_arrived").type))
+    held, modes = list[int](), set[bool]()
+
+    def taken(folder: str, seen_of: Callable[[OwnedTable], Seen]) -> list[int]:
+        entry = Entry(kind="create", app="tests", epoch=1)
+        table = OwnedTable(name="silver.events", path=tmp_path / folder, schema=SCHEMA, entry=entry)
+        seen, numbers = seen_of(table), list[int]()
+        for seq, rows in enumerate(batches, start=1):
+            found = seen.first_ones(rows)
+            held.append(len(seen._times))
+            modes.add(seen._since is None)
+            counts = Counts(read=rows.num_rows, taken=found.num_rows)
+            BY_ARROW.commit(table, found, table.entry.follow("batch", counts=counts, ingest_seq=seq))
+            seen.accept(found)
+            numbers += found["number"].to_pylist()
+        return numbers
+
+    whole = taken("whole", lambda table: Seen(table, by=("id", "kind"), within=WITHIN))
+    most, known = max(held), modes == {False}
+    held.clear()
+    modes.clear()
+    monkeypatch.setattr(append, "BYTES_MAX", bytes_max)
+    monkeypatch.setattr(append, "KEYS_MAX", keys_max)
+    bounded = taken("bounded", lambda table: Seen(table, by=("id", "kind"), within=WITHIN))
+
+    assert known
+    assert len(whole) < sum(one.num_rows for one in batches)
+    assert bounded == whole
+    assert max(held) < most or keys_max == 10
+    assert modes == {0: {True, False}, 1_500: {True, False}}.get(bytes_max, {False})

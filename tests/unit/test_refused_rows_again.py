@@ -12,7 +12,7 @@ from deltaworks import catalog
 from deltaworks.engine.arrival import wait_for
 from deltaworks.engine.entry import Position
 from deltaworks.engine.points import listening
-from deltaworks.engine.writers import quarantine
+from deltaworks.engine.writers import history, quarantine
 from deltaworks.engine.writers.latest import LatestWriter
 from deltaworks.engine.writers.quarantine import DECIDED, QUARANTINE
 from deltaworks.errors import CommandError, LakeError, NotArrivedError
@@ -287,14 +287,20 @@ def test_replay_of_one_table_does_not_need_those_of_tables_that_are_gone(tmp_pat
     assert [one.table for one in owner.flow.bronze[0].table.entry.position.replays] == ["silver.customers"]
 
 
-def test_history_that_is_too_large_for_arrow_wants_a_driver(tmp_path: Path) -> None:
-    """Said before anything is begun."""
+@pytest.mark.parametrize("what", ["bytes", "rows"])
+def test_history_that_is_too_large_for_arrow_wants_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Said before anything is begun; few bytes may hold very many rows."""
     project = Shop(tmp_path / "project")
     owner, log = ArrowOwner(project.settings(tmp_path / "data"), "shop"), Log()
     log.send([change("c", customer(1, "Ann"), lsn=1, table="customers")])
     owner.take(log.batch())
     before = owner.flow.bronze[0].table.version
-    owner.flow.settings = owner.settings.changed(arrow_bytes_max=1)
+    if what == "bytes":
+        owner.flow.settings = owner.settings.changed(arrow_bytes_max=1)
+    else:
+        monkeypatch.setattr(history, "ROWS_FOLDED_MAX", 0)
 
     with pytest.raises(CommandError, match="too large for an owner without Spark"):
         replay(owner, "silver.customers")

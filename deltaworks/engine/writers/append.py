@@ -1,6 +1,6 @@
 """`append`: events, each once. Of the copies inside the horizon the first one ingested counts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.expiry import still_kept, taken_of
-from deltaworks.engine.lake import OwnedTable
+from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.marks import (
     Walk,
     ahead_in,
@@ -45,6 +45,10 @@ SYSTEM = pa.schema(
 """The ingest batch, the broker's time, the coordinates in Kafka, and how late the row was in microseconds, stored with
 the row; nothing is late where no event time is declared."""
 Key = tuple[Any, ...]
+BYTES_MAX = 16 * 2**20
+"""So much of the keys of a time is taken into memory at once; as Python's values it is some ten times as much..."""
+KEYS_MAX = 500_000
+"""...and so many are added to, before it is read anew."""
 
 
 class AppendWriter(OverBronze):
@@ -191,7 +195,10 @@ class AppendWriter(OverBronze):
 
 
 class Seen:
-    """The keys accepted lately and when they arrived: read from the table when needed, so restarts change nothing."""
+    """The keys accepted lately and when they arrived: read from the table when needed, so restarts change nothing.
+
+    Where they are more than memory should hold, each batch looks its own keys up in the table, with the same result.
+    """
 
     def __init__(self, table: OwnedTable, *, by: tuple[str, ...], within: timedelta) -> None:
         """Know nothing yet."""
@@ -202,6 +209,9 @@ class Seen:
         """Read from the table again at the next batch."""
         self._times: dict[Key, list[datetime]] = {}
         self._since: datetime | None = None
+        """All that arrived since then is known; None where that is so of some keys only."""
+        self._crowded: datetime | None = None
+        """Until rows of that time come, not all keys are known: they are too many."""
 
     def first_ones(self, rows: pa.Table, *, alone: bool = False) -> pa.Table:
         """The rows, in order of ingestion, that are no copy of an accepted one.
@@ -211,10 +221,9 @@ class Seen:
         if rows.num_rows == 0:
             return rows
         arrived = pc.min_max(rows["_arrived"]).as_py()
-        if alone:
-            self._look_up(rows, arrived["min"] - self.within, arrived["max"] + self.within)
-        else:
-            self._reach(arrived["min"] - self.within)
+        since = arrived["min"] - self.within
+        if alone or not self._reach(since):
+            self._look_up(rows, since, arrived["max"] + self.within)
         mine: dict[Key, list[datetime]] = {}
         keep = np.ones(rows.num_rows, np.bool_)
         suspects = self._suspects(rows)
@@ -250,29 +259,47 @@ class Seen:
         """Remember rows that have been committed; forget what is out of reach for what arrives now."""
         if not self.by or rows.num_rows == 0:
             return
+        if self._since is None or len(self._times) > KEYS_MAX:
+            self._times, self._since = {}, None
+            return
         for key, arrived in self._pairs(rows):
             self._times.setdefault(key, []).append(arrived)
         newest = pc.max(rows["_arrived"]).as_py()
-        if self._since is not None and newest - self._since > 3 * self.within:
+        if newest - self._since > 3 * self.within:
             self._since = newest - 2 * self.within
             since = self._since
             self._times = {key: times for key, times in self._times.items() if max(times) >= since}
 
-    def _reach(self, since: datetime) -> None:
+    def _reach(self, since: datetime) -> bool:
+        """Know all that arrived since then; whether that is not too much to know."""
         if self._since is not None and self._since <= since:
-            return
-        self._read(since, ds.field("_arrived") >= pa.scalar(since))
+            return True
+        if self._crowded is not None and since < self._crowded:
+            return False
+        try:
+            rows = self._read(ds.field("_arrived") >= pa.scalar(since), bytes_max=BYTES_MAX)
+        except TooMuchError:
+            self._crowded = since + self.within
+            return False
+        self._know(self._pairs(rows))
+        self._since = since
+        return True
 
     def _look_up(self, rows: pa.Table, since: datetime, until: datetime) -> None:
         """Only keys of these rows: between the first and the last of them may lie months."""
-        between = (ds.field("_arrived") >= pa.scalar(since)) & (ds.field("_arrived") <= pa.scalar(until))
-        first = self.by[0]
-        self._read(since, between & ds.field(first).isin(pc.unique(rows[first])))
+        where = (ds.field("_arrived") >= pa.scalar(since)) & (ds.field("_arrived") <= pa.scalar(until))
+        for name in self.by:  # a column alone may have few values
+            where &= ds.field(name).isin(pc.unique(rows[name]))
+        mine = {key for key, _ in self._pairs(rows)}
+        self._know((key, arrived) for key, arrived in self._pairs(self._read(where)) if key in mine)
+        self._since = None
 
-    def _read(self, since: datetime, where: ds.Expression) -> None:
-        rows = self.table.read([*self.by, "_arrived"], where=where)
-        self._times, self._since = {}, since
-        for key, arrived in self._pairs(rows):
+    def _read(self, where: ds.Expression, *, bytes_max: int | None = None) -> pa.Table:
+        return self.table.read([*self.by, "_arrived"], where=where, bytes_max=bytes_max)
+
+    def _know(self, pairs: Iterable[tuple[Key, datetime]]) -> None:
+        self._times = {}
+        for key, arrived in pairs:
             self._times.setdefault(key, []).append(arrived)
 
     def _pairs(self, rows: pa.Table) -> Iterator[tuple[Key, datetime]]:

@@ -35,6 +35,8 @@ _CHANGES = (*KEYED, "truncate")
 _OFFSET = "/[^/]*$"
 _LEFT = "/left"
 """At the end of the sequence of what ended because its row has left its keys: the change is counted with its row."""
+ROWS_FOLDED_MAX = 300_000
+"""So many rows the driver folds at once: each takes a kilobyte or two there, and may take a byte in its file."""
 EVENTS_PER_CALL = 50_000
 """So many events go into one call of the fold: a call for each key would cost a millisecond each."""
 
@@ -66,11 +68,16 @@ class HistoryWriter(OverBronze):
     def _reads_much(self, committer: Committer, parsed: pa.Table) -> bool:
         """Whether what is stored of the batch's keys may be more than the driver should hold."""
         if parsed["_floor"].null_count < parsed.num_rows:
-            return self.table.bytes() + self.deleted.bytes() > committer.arrow_bytes_max
+            return self.is_large(committer.arrow_bytes_max)
         keyed = parsed.filter(pc.is_in(parsed["_kind"], pa.array(KEYED)))
         return committer.touched(self.table, keyed, Merge(keys=self.declared.keys, clauses=())) > (
             committer.arrow_bytes_max
         )
+
+    def is_large(self, bytes_max: int) -> bool:
+        """Whether all that is stored is more than the driver should hold: in files, or as Python's values."""
+        stored = (self.table, self.deleted)
+        return sum(one.bytes() for one in stored) > bytes_max or sum(one.rows() for one in stored) > ROWS_FOLDED_MAX
 
     # -- small batches ------------------------------------------------------------------------------------------
 
