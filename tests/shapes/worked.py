@@ -117,12 +117,16 @@ def _differs(name: str, shape: Shape, there: Sequence[Row], lake: Sequence[Row])
 
 def _gaps(shape: Shape, then: Sequence[Row], ends: Sequence[Row]) -> Iterator[str]:
     """A state that has ended is followed by another one at once, unless an end is remembered between them."""
+    ended_at: dict[tuple[object, ...], list[str]] = {}
+    for end in ends:
+        ended_at.setdefault(tuple(end[key] for key in shape.keys), []).append(end["_source"])
+    everything = ended_at.get((None,) * len(shape.keys), [])
     keys: dict[tuple[object, ...], list[Row]] = {}
     for row in then:
         keys.setdefault(tuple(row[key] for key in shape.keys), []).append(row)
     for key, states in keys.items():
         states.sort(key=lambda row: str(row["_source"]))
-        mine = [end["_source"] for end in ends if tuple(end[name] for name in shape.keys) in (key, (None,) * len(key))]
+        mine = [*ended_at.get(key, []), *everything]
         for row, follows in zip(states, [*states[1:], None], strict=True):
             last = "~" if follows is None else follows["_source"]
             ended = any(row["_source"] < end <= last for end in mine)

@@ -58,12 +58,14 @@ def test_what_is_no_number_is_as_the_case_says() -> None:
 
 
 def test_what_cannot_be_computed_is_as_the_case_says() -> None:
-    """In the words in which it is reported."""
+    """In the words in which it is reported, and told with where in the transform."""
     said = Case(name="case", table="gold.pages", doc="", steps=(), rows=(), refused=(), left_out=("a: X", "b: X"))
 
-    lines = differences(said, keys=(), rows=(), refused=(), left_out=["b: X", "c: X"])
+    reported = {"b: X": "b: X in transform.py:3", "c: X": "c: X in transform.py:4"}
 
-    assert lines == ("can be computed: a: X", "cannot be computed: c: X")
+    lines = differences(said, keys=(), rows=(), refused=(), left_out=reported)
+
+    assert lines == ("can be computed: a: X", "cannot be computed: c: X in transform.py:4")
 
 
 def test_rows_of_other_keys_are_missing_and_extra() -> None:
