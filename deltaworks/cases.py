@@ -6,7 +6,7 @@
       rows: [{page: /a, minute: "2026-11-21T10:00:00Z", views: 2}]   # the table, in any order
       refused: [[row, reason]]                                       # where the table parses
       late: [row]                                                    # given rows that are set aside as too late
-      left_out: ['["b"] of silver.contacts: CAST_INVALID_INPUT']     # what the transform cannot compute, as reported
+      left_out: ['["b"] of silver.contacts: CAST_INVALID_INPUT']     # what the transform cannot compute
 
 Rows of a table name its columns; one that may be null may be left out; `delete: {key: ...}` deletes a row of a table
 with keys. How late a row is follows from the batches as they are given, also where the case runs as one batch.
@@ -276,7 +276,8 @@ def _late(rows: Any, inputs: Mapping[str, Form]) -> tuple[Row, ...]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _MistakeError(f"{value!r} is no text", 'Write what table test reports behind "cannot be computed: "')
+        next_step = 'Write what table test reports behind "cannot be computed: ", without where in the transform'
+        raise _MistakeError(f"{value!r} is no text", next_step)
     return value
 
 

@@ -55,7 +55,7 @@ class SuspendedError(LakeError):
 
 
 class UnfitError(LakeError):
-    """A table's transform cannot compute rows, and they are too many to be left out."""
+    """A table's transform cannot compute rows: too many to be left out, or nothing else can be computed."""
 
 
 class NotArrivedError(LakeError):

@@ -668,7 +668,7 @@ class Flow:
         now, marks = self.clocks.earliest(), [self.inputs[one].table.entry.position.mark for one in events]
         ahead = {"days_ahead": days} if (days := days_ahead(marks, now)) else {}
         if ahead:
-            log.warning("%s: its events have come %d days further than the time it is, and expire by that", name, days)
+            log.warning("%s: its events are %d days ahead of the time: what expires is counted from today", name, days)
         before = kept_from(
             declared,
             marks=marks,

@@ -34,7 +34,7 @@ def work(
         stack.up(settings, parts=("connect",), wait_for=())
         wait_until(lambda: changes.end(settings) > 0, what="the first rows", seconds_max=changes.SECONDS_MAX)
         changes.kill_connect(settings)
-        say("Connect killed in the snapshot")
+        say("Connect killed after the first rows")
         wait_until(lambda: changes.streams(settings), what="streamed changes", seconds_max=changes.SECONDS_MAX)
         _read_beside(dsn, shapes, chance)
         going.wait(transactions // 3)
@@ -63,15 +63,22 @@ def _read_beside(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
 
 
 def _captured(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
-    """What `doctor` finds: only that no index keeps apart the rows of tables without any."""
+    """What `doctor` finds: only that no index keeps apart rows of tables without any, and numerics read as texts."""
     found = connect.connector_of(settings)
     assert found is not None
     declared = {name: one.table for name, one in catalog.load(settings.project).tables.items()}
     loose = {f"silver.{name}" for shape in shapes if shape.keyed == "nothing" for name in tables(shape)}
+    texts = {
+        f"silver.{name}.{one.name}"
+        for shape in shapes
+        for one in shape.columns
+        if one.kind.sql == "numeric"
+        for name in tables(shape)
+    }
     with psycopg.connect(settings.source_dsn()) as connection:
         told = list(gaps(connection, found[1], declared))
-    yield from (f"doctor: {one.place}: {one.finding}" for one in told if one.place not in loose)
-    yield from (f"doctor finds nothing at {name}" for name in loose - {one.place for one in told})
+    yield from (f"doctor: {one.place}: {one.finding}" for one in told if one.place not in loose | texts)
+    yield from (f"doctor finds nothing at {name}" for name in (loose | texts) - {one.place for one in told})
 
 
 def differences(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:

@@ -93,13 +93,13 @@ def test_one_topic_may_hold_both_forms() -> None:
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["a struct", "none"])
 def test_a_payload_of_null_is_a_tombstone(schema: Any) -> None:
-    """As a record without a value; the key of a deletion that is null is none."""
+    """As a record without a value; the key of a deletion that is null is none, and then the row of before counts."""
     nothing = wrapped(None, schema)
 
     tombstone, gone = parsed(people(), [nothing, record("d")], [wrapped({"id": 1}), nothing])
 
     assert (tombstone["_kind"], tombstone["_reason"]) == ("other", None)
-    assert (gone["_kind"], gone["_reason"]) == ("refused", "key: no value")
+    assert (gone["_kind"], gone["_reason"]) == ("refused", "before: missing")
 
 
 def test_columns_of_these_names_are_columns() -> None:
