@@ -34,6 +34,10 @@ class LeaseLostError(ControlError):
     """A newer epoch owns the app: this driver must not commit any more."""
 
 
+class DiskError(DeltaworksError):
+    """The disk could not take what was written: what is committed may be lost."""
+
+
 class LakeError(DeltaworksError):
     """A Delta table is not in the state that its owner left."""
 

@@ -9,7 +9,10 @@ bronze, tables over it and those beside them, whoever wrote them: many small fil
 import ctypes
 import os
 import sys
+import threading
 from pathlib import Path
+
+from deltaworks.errors import DiskError
 
 __all__ = ["sync"]
 
@@ -17,23 +20,31 @@ __all__ = ["sync"]
 def sync(folder: Path) -> None:
     """Return when all that was written to this folder's file system before this call is on its disk.
 
-    Raises OSError where the disk could not take what was written (Linux, syncfs(2)), and from then on each time: the
-    kernel says so once, and takes it for written.
+    Raises DiskError where the disk could not take what was written (Linux, syncfs(2)), and from then on each time.
     """
-    if _failures:
-        raise _failures[0]
     if not sys.platform.startswith("linux"):
         os.sync()  # all file systems, and no word of errors
         return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        if _LIBC.syncfs(opened) != 0:
-            number = ctypes.get_errno()
-            _failures.append(OSError(number, os.strerror(number), str(folder)))
+    with _turn:
+        if _failures:  # the kernel says so once, and takes it for written
             raise _failures[0]
-    finally:
-        os.close(opened)
+        opened = _opened(folder)
+        if _LIBC.syncfs(opened) != 0:
+            why = os.strerror(ctypes.get_errno())
+            next_step = "Look at the disk and the kernel's log; then start the app, or bring back a copy of the lake"
+            _failures.append(DiskError(str(folder), f"its disk could not take what was written ({why})", next_step))
+            raise _failures[0]
 
 
-_failures: list[OSError] = []
+def _opened(folder: Path) -> int:
+    """One descriptor per file system for the life of this process: to it the kernel tells what failed meanwhile."""
+    device = folder.stat().st_dev
+    if device not in _descriptors:
+        _descriptors[device] = os.open(folder, os.O_RDONLY)
+    return _descriptors[device]
+
+
+_turn = threading.Lock()
+_descriptors: dict[int, int] = {}
+_failures: list[DiskError] = []
 _LIBC = ctypes.CDLL(None, use_errno=True)

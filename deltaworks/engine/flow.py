@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Catalog, Declared
-from deltaworks.engine import stage
+from deltaworks.engine import disk, stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.clocks import Clocks, believed, believed_spark
 from deltaworks.engine.collect import collected
@@ -847,8 +847,11 @@ class Flow:
         committer = self._committer(None)
         self.small_files.put_together(self._at_work(), committer)
         self.files_of_book.put_together([self.book.table], committer)
-        for table in self.tables():
-            table.tend()
+        due = [table for table in self.tables() if table.wants_checkpoint]
+        if due:
+            disk.sync(self.settings.lake)
+        for table in due:
+            table.checkpoint(on_disk=True)
 
     def _at_work(self) -> Iterator[OwnedTable]:
         """The tables that are not suspended, with those beside them."""

@@ -19,7 +19,7 @@ from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import Examiner
 from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
-from deltaworks.errors import ControlError, LeaseLostError
+from deltaworks.errors import ControlError, DiskError, LeaseLostError
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 5.0
@@ -59,7 +59,7 @@ class Heart:
         self.ownership = ownership
         self.state: DriverState = "starting"
         self.error: str | None = None
-        self.lost: LeaseLostError | OSError | None = None
+        self.lost: LeaseLostError | DiskError | None = None
         self._flow: Flow | None = None
         self._outlets: Outlets | None = None
         self._broker: Broker | None = None
@@ -161,7 +161,7 @@ class Heart:
             return
         try:
             disk.sync(flow.settings.lake)
-        except OSError as error:  # what the kernel could not write it says once, and forgets
+        except DiskError as error:
             self.lost = error
         self._saved = at
 

@@ -256,7 +256,7 @@ class OwnedTable:
 
     def placed(self, entry: Entry) -> Entry:
         """An entry as it is committed now."""
-        sides = {suffix: side.version for suffix, side in self.sides.items()}
+        sides = {**entry.sides, **{suffix: side.version for suffix, side in self.sides.items()}}  # some open later
         return replace(entry, beside=None if self._beside is None else self._beside.version, sides=sides)
 
     def moved_to(self, version: int, entry: Entry, *, brought_rows: bool) -> None:
@@ -265,18 +265,20 @@ class OwnedTable:
         if brought_rows:
             self.data_version = version
 
-    def tend(self) -> None:
-        """Give the log a checkpoint when enough was committed since the last one."""
-        if self.version - self._checkpointed >= CHECKPOINT_COMMITS:
-            self.checkpoint()
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether enough was committed since the last one."""
+        return self.version - self._checkpointed >= CHECKPOINT_COMMITS
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, on_disk: bool = False) -> None:
         """Write the table's state beside its log, so that nobody has to read the commits before; rows are not touched.
 
-        This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict.
+        This handle starts anew from it, at our own version: a foreign commit beyond is still met as a conflict. What it
+        stands for is on the disk before, or already (`on_disk`): so a power cut tears commits beyond it only.
         """
         reached(self.name, "checkpoint", "before-write")
-        disk.sync(self.path)  # a power cut takes commits beyond the checkpoint only: those are looked at (`torn.py`)
+        if not on_disk:
+            disk.sync(self.path)
         self.delta.create_checkpoint()
         reached(self.name, "checkpoint", "after-write")
         self.delta = deltalake.DeltaTable(str(self.path), version=self.version)

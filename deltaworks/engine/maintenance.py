@@ -224,7 +224,7 @@ def vacuum(
     )
     if doomed:
         committer.mark(table, table.entry.follow("vacuum", command=command))  # who owns the table no longer ends here
-        disk.sync(table.path)  # the files that took the place of these
+        disk.sync(table.path)  # what took the place of these
         for name in doomed:
             (table.path / name).unlink(missing_ok=True)
         table.stage.renew()

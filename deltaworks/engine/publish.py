@@ -73,8 +73,11 @@ class Staged:
 
     def write(self, folder: Path) -> None:
         """Say that all of it is there, also after a power cut."""
+        new = folder / f"{_ABOUT}.new"
+        new.write_text(json.dumps(asdict(self)))
         disk.sync(folder)
-        (folder / _ABOUT).write_text(json.dumps(asdict(self)))
+        new.rename(folder / _ABOUT)
+        disk.sync(folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,9 @@ What is not on the disk yet may be lost in part (`disk.py`): a name is there, an
 file system with a journal keeps names in the order in which they were made, not what is in them, so a table may stand
 while what it has taken its rows from does not. Up to its last checkpoint a table was on the disk when that was written;
 what came later is looked at, each time an owner opens the app. From the first commit on that is not whole, or adds a
-file that is not, all of them go. So do those of tables above that took what is gone, those of a table whose tables
-beside it lost what it says that they have, and those beside a table that came before a commit that went.
+file that is not, all of them go; what is not there at all was deleted, as a VACUUM does. So do those of tables above
+that took what is gone, those of a table whose tables beside it lost what it says that they have, and those beside a
+table that came before a commit that went.
 
 What went was told to nobody: copies, topics, days that are closed and ends of orders wait for the disk.
 """
@@ -22,9 +23,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import deltalake
+
 from deltaworks.engine import disk
 from deltaworks.engine.copies import LAYER
-from deltaworks.engine.entry import Entry
+from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.log import actions_of, checkpoints, log_has, newest_version, read_log
 from deltaworks.engine.trimming import is_readable
 from deltaworks.errors import LakeError
@@ -67,25 +70,24 @@ class Tail:
         found = read_log(self.path, self.head) if self.head >= 0 else None
         return None if found is None else found.entry
 
+    @cached_property
+    def made(self) -> str | None:
+        """Which table it is, by what stays of it; None where nothing does."""
+        return None if self.head < 0 else str(deltalake.DeltaTable(str(self.path), version=self.head).metadata().id)
+
     def _whole_upto(self) -> int:
         if self.base < 0 and not log_has(self.path, 0):
             return self.newest  # it cannot be opened, which has nothing to do with its tail
-        end, added, removed = self.base, dict[str, tuple[int, int]](), dict[str, int]()
         for version in range(self.base + 1, self.newest + 1):
-            actions = _actions(self.path, version)
-            if actions is None:
-                break
-            end = version
-            for name, size in _files(actions):
-                added[name] = version, size
-            removed |= {unquote(one["remove"]["path"]): version for one in actions if "remove" in one}
-        while torn := [
-            version
-            for name, (version, size) in added.items()
-            if version <= end and not version <= removed.get(name, -1) <= end and not _has(self.path / name, size)
-        ]:
-            end = min(torn) - 1
-        return end
+            try:
+                actions = actions_of(self.path, version)
+            except FileNotFoundError:  # nor has what somebody deleted
+                return self.newest
+            except LakeError:
+                return version - 1
+            if any(_is_torn(self.path / name, size) for name, size in _files(actions)):
+                return version - 1
+        return self.newest
 
 
 def mend(app: str, inputs: Mapping[str, Iterable[str]], *, lake: Path, guard: Callable[[], None]) -> None:
@@ -95,32 +97,42 @@ def mend(app: str, inputs: Mapping[str, Iterable[str]], *, lake: Path, guard: Ca
     taken what is gone, and has a checkpoint since.
     """
     plan = lake / _PLAN.format(app=app)
-    heads = _planned(plan)
+    heads = _planned(plan, lake)
     if heads is None:
         tails = {tail.name: tail for tail in _tails((*inputs, f"{LAYER}.ledger_{app}", f"{LAYER}.turns_{app}"), lake)}
         _settle(tails, inputs)
         heads = {name: tail.head for name, tail in tails.items() if tail.is_cut}
         heads |= {name: tail.head for name, tail in tails.items() if _torn_beside(tail.path, tail.base)}
         if not heads:
+            plan.unlink(missing_ok=True)
             return
         guard()
         new = plan.with_suffix(".new")
-        new.write_text(json.dumps(heads))
+        new.write_text(json.dumps({name: (head, newest_version(_path(name, lake))) for name, head in heads.items()}))
         disk.sync(lake)
         new.rename(plan)
         disk.sync(lake)
     for name, head in heads.items():
         guard()
-        _cut(name, lake.joinpath(*name.split(".", 1)), head)
+        _cut(name, _path(name, lake), head)
     disk.sync(lake)
     plan.unlink()
 
 
-def _planned(plan: Path) -> dict[str, int] | None:
-    with suppress(FileNotFoundError):
-        found: dict[str, int] = json.loads(plan.read_text())
-        return found
-    return None
+def _planned(plan: Path, lake: Path) -> dict[str, int] | None:
+    """What was to go when the machine died; None where nothing was, or a table has come further since."""
+    try:
+        found: dict[str, tuple[int, int | None]] = json.loads(plan.read_text())
+    except FileNotFoundError:
+        return None
+    for name, (_, newest) in found.items():
+        if (newest_version(_path(name, lake)) or 0) > (newest or 0):
+            return None
+    return {name: head for name, (head, _) in found.items()}
+
+
+def _path(name: str, lake: Path) -> Path:
+    return lake.joinpath(*name.split(".", 1))
 
 
 def _tails(names: Iterable[str], lake: Path) -> Iterator[Tail]:
@@ -154,19 +166,33 @@ def _took_what_is_gone(tail: Tail, tails: Mapping[str, Tail], inputs: Iterable[s
     if entry is None:
         return False
     main, _, suffix = tail.name.partition("__")
-    if suffix and main in tails and tails[main].is_cut and (entry.beside or 0) > tails[main].head:
+    if suffix and main in tails and (entry.beside or 0) > tails[main].head and tails[main].is_cut:
         return True
-    sides = {f"{tail.name}__{one}": version for one, version in entry.sides.items()}
-    versions = {name.partition("@")[0]: version for name, version in entry.position.versions.items()}
-    taken = {**versions, **sides}
-    if any(name in tails and tails[name].is_cut and version > tails[name].head for name, version in taken.items()):
+    cut = {name: one for name, one in tails.items() if one.is_cut}
+    beside = {f"{tail.name}__{one}": version for one, version in entry.sides.items()}
+    if any(name in cut and version > cut[name].head for name, version in beside.items()):
         return True
+    return any(taken > there for taken, there in _taken(entry.position, inputs, cut))
+
+
+def _taken(position: Position, inputs: Iterable[str], cut: Mapping[str, Tail]) -> Iterator[tuple[int, int]]:
+    """How far an entry's table has taken tables that were cut, and how far those go now.
+
+    Another table of that name is not meant: one that was moved away had come to versions of its own.
+    """
+    for name, version in position.versions.items():
+        source, _, copied = name.partition("@")  # copies of entries say of each that there ever was how far they are
+        if source in cut and (copied == cut[source].made if copied else _is_meant(cut[source], position)):
+            yield version, cut[source].head
     for name in inputs:
-        if name in tails and tails[name].is_cut and name in entry.position.batches:
-            there = tails[name].entry
-            if entry.position.batches[name] > (0 if there is None else there.ingest_seq):
-                return True
-    return False
+        if name in cut and name in position.batches and _is_meant(cut[name], position):
+            there = cut[name].entry
+            yield position.batches[name], 0 if there is None else there.ingest_seq
+
+
+def _is_meant(source: Tail, position: Position) -> bool:
+    """Whether a place is in this table, as far as that can be told: of one that is all gone its id is too."""
+    return source.made is None or position.inputs.get(source.name, source.made) == source.made
 
 
 def _cut(name: str, path: Path, head: int) -> None:
@@ -209,15 +235,6 @@ def _torn_beside(path: Path, whole: int) -> list[Path]:
     return found
 
 
-def _actions(path: Path, version: int) -> list[dict[str, Any]] | None:
-    """What a commit did; None where its file is not whole."""
-    try:
-        actions = actions_of(path, version)
-    except (FileNotFoundError, LakeError):
-        return None
-    return actions if any("commitInfo" in one for one in actions) else None
-
-
 def _files(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
     """Name and size of each file that a commit brought."""
     for action in actions:
@@ -226,13 +243,15 @@ def _files(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
                 yield unquote(action[kind]["path"]), int(action[kind]["size"])
 
 
-def _has(file: Path, size: int) -> bool:
-    """Whether a file of Parquet is there, to its end."""
+def _is_torn(file: Path, size: int) -> bool:
+    """Whether a file of Parquet does not go to its end. One that is not there was deleted: its name was made first."""
     try:
         with file.open("rb") as opened:
             if os.fstat(opened.fileno()).st_size != size:
-                return False
+                return True
             opened.seek(-len(_MAGIC), os.SEEK_END)
-            return opened.read() == _MAGIC
-    except OSError:
+            return opened.read() != _MAGIC
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True

@@ -19,6 +19,7 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 
+from deltaworks.engine import disk
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.copies import LAYER
 from deltaworks.engine.datasets import ds
@@ -179,7 +180,9 @@ class Turns:
 
     def _clear(self, delta: deltalake.DeltaTable) -> None:
         """Delete what the log's last checkpoint, which is made now, and queries do not need."""
+        disk.sync(self.path)
         delta.create_checkpoint()
+        disk.sync(self.path)
         delta.cleanup_metadata()
         # its own deleting would be a commit
         for name in delta.vacuum(retention_hours=_FILES_HOURS, enforce_retention_duration=False, dry_run=True):
