@@ -1,6 +1,7 @@
 """Tell the control store which days of a gold table are closed: the first commit of a later day closes a day.
 
-A later day is one that has begun by the clock too: a row of tomorrow closes nothing before.
+A later day is one that has begun by the clock too: a row of tomorrow closes nothing before, and today once it is over,
+whether or not a commit comes then.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from datetime import date, datetime
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.suspended import is_tables_own
 from deltaworks.engine.writers.writer import Writer
 from deltaworks.errors import ControlError
 
@@ -18,7 +20,7 @@ class Closing:
 
     def __init__(self, flow: Flow, store: Store) -> None:
         """Take up what an earlier driver may not have been able to tell: the store takes a day only once."""
-        self.store, self._clocks, self._lake = store, flow.clocks, flow.settings.lake
+        self.store, self._flow, self._clocks, self._lake = store, flow, flow.clocks, flow.settings.lake
         self._high: dict[str, date] = {}
         self._untold: dict[tuple[str, str], int] = {}
         for writer in flow.writers:
@@ -35,6 +37,22 @@ class Closing:
         elif name in self._high and high is not None and high > self._high[name]:
             before, self._high[name] = self._high[name], high
             self._close(writer, (day for day in self._days(writer) if before <= day < high))
+
+    def look(self) -> None:
+        """Between commits: days that are over since the last one of their table are closed.
+
+        Tables are read, so hold the app's lock. One that cannot be read is suspended, as after a commit.
+        """
+        for writer in self._flow.writers:
+            name = writer.declared.name
+            if name in self._flow.suspended:
+                continue
+            try:
+                self.committed(writer)
+            except Exception as error:
+                if not is_tables_own(error, writer.declared.transform):
+                    raise
+                self._flow.suspend(name, error)
 
     def announce(self) -> None:
         """Write what is not yet told; again later if the store is away."""

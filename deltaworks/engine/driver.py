@@ -150,6 +150,7 @@ class Driver:
             self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
             with self.lock:
                 flow.settle()
+                closing.look()
                 closing.announce()
             behind = outlets.finish(seconds_max=OUTLETS_SECONDS_MAX)
         finally:
@@ -253,7 +254,7 @@ class Driver:
             if asks:
                 self._asked_at = time.monotonic()
             if ended or self._has_looked(query):
-                self._between_batches(spark, asks=asks)
+                self._between_batches(spark, closing, asks=asks)
             if ended and not self._behind() and self.orders.in_hand is None:
                 return
             if asks and self._desired_stopped():
@@ -282,8 +283,8 @@ class Driver:
         if self.heart.lost is not None:
             raise self.heart.lost
 
-    def _between_batches(self, spark: SparkSession, *, asks: bool) -> None:
-        """What is to be done while no batch runs: tables that are behind go on, idle ones settle, commands.
+    def _between_batches(self, spark: SparkSession, closing: Closing, *, asks: bool) -> None:
+        """What is to be done while no batch runs: tables that are behind go on, idle ones settle, days end, commands.
 
         Without `asks` no new command is looked for; one that is in hand goes on.
 
@@ -300,6 +301,7 @@ class Driver:
             if seen == self._batches_seen and self.flow.behind():
                 self.flow.turn(spark)
             self.flow.settle(after_seconds=SETTLE_SECONDS)
+            closing.look()
             until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
             # an order that waits for a table's turn would wait here in vain
             while (asks or self.orders.in_hand is not None) and self._obey(spark):

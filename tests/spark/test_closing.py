@@ -69,3 +69,50 @@ def test_a_row_of_tomorrow_closes_no_day_that_goes_on(spark: SparkSession, shop:
         newest = [one.partition for one in store.closed_partitions(DAYS)][-1]
         assert [count - told[0] for count in told] == [0, 1, 1, 2]
         assert newest == str(START + timedelta(days=40))[:10]
+
+
+def test_a_day_that_waits_for_the_clock_is_closed_without_a_further_commit(
+    spark: SparkSession, shop: Settings, server_dsn: str
+) -> None:
+    """The one commit of a day comes just before midnight, with a row of tomorrow; a table that ends has none later."""
+    with Store(server_dsn) as store:
+        owner, log = Owner(spark, shop, "shop", only=("silver.orders", DAYS)), Log()
+        owner.clocks.wall = (START + timedelta(days=60)).timestamp
+        closing = Closing(owner.flow, store)
+        owner.flow.on_commit = closing.committed
+        before = len(store.closed_partitions(DAYS))
+        log.send([change("c", order(number, day=day), lsn=number) for number, day in ((1, 60), (2, 61), (3, 62))])
+        owner.take(log.batch())
+        told = []
+        for today in (60, 61, 61, 62, 63):
+            owner.clocks.wall = (START + timedelta(days=today)).timestamp
+            closing.look()
+            closing.announce()
+            told.append([one.partition for one in store.closed_partitions(DAYS)][before:])
+
+        first, second = (str(START + timedelta(days=day))[:10] for day in (60, 61))
+        assert told == [[], [first], [first], [first, second], [first, second]]
+
+
+def test_a_table_whose_days_cannot_be_read_is_suspended_alone(
+    spark: SparkSession, shop: Settings, server_dsn: str
+) -> None:
+    """As where that happens after a commit; of one that is suspended no day is looked for."""
+    with Store(server_dsn) as store:
+        owner, log = Owner(spark, shop, "shop", only=("silver.orders", DAYS)), Log()
+        owner.clocks.wall = (START + timedelta(days=60)).timestamp
+        closing = Closing(owner.flow, store)
+        log.send([change("c", order(number, day=day), lsn=number) for number, day in ((1, 60), (2, 61))])
+        owner.take(log.batch())
+        closing.look()
+        files = list((shop.lake / "gold/daily_orders").rglob("*.parquet"))
+        for file in files:
+            file.unlink()
+        owner.clocks.wall = (START + timedelta(days=61)).timestamp
+
+        closing.look()
+        closing.look()
+
+        assert files
+        assert {*owner.flow.suspended.tables} == {DAYS}
+        assert owner.flow.suspended.tables[DAYS].failures == 1

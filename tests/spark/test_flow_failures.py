@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.closing import Closing
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.driver import Driver
 from deltaworks.engine.entry import Entry
@@ -83,13 +84,15 @@ def test_nothing_is_committed_after_a_failure_between_batches(
     log.send([view(1)])
     driver = Driver.__new__(Driver)  # the part that goes between two batches, without a process around it
     driver.flow, driver.lock, driver.failure, driver.stopping = owner.flow, threading.Lock(), None, False
+    no_store: Any = None  # no day is told
+    closing = Closing(owner.flow, no_store)
 
     with failing_commits(monkeypatch, "gold.page_views_per_minute"):
         with pytest.raises(RuntimeError, match="disk full"):
             owner.flow.micro_batch(spark.createDataFrame(log.batch()))
         driver._batches_seen = owner.flow.status.batches  # none has come since: tables that are behind go on
         with pytest.raises(RuntimeError, match="disk full"):
-            driver._between_batches(spark, asks=True)
+            driver._between_batches(spark, closing, asks=True)
     versions = {table.name: table.version for table in owner.flow.tables()}
     log.send([view(2)])
     driver._on_batch(spark.createDataFrame(log.batch()), 2)

@@ -43,6 +43,11 @@ class Quiet:
         """Say that it ended well."""
 
 
+def nothing_closes() -> Any:
+    """Who finds no day that is over."""
+    return SimpleNamespace(look=lambda: None)
+
+
 def changes_driver(folder: Path) -> Driver:
     """A driver that has opened nothing."""
     (folder / "secrets").mkdir()
@@ -121,7 +126,7 @@ def test_loop_does_nothing_before_the_first_look(
     driver.drain = True
     driver.flow = SimpleNamespace(status=FlowStatus(), behind=lambda: False)
     driver.orders = SimpleNamespace(in_hand=None)
-    monkeypatch.setattr(driver, "_between_batches", lambda _, *, asks: did.append(asks))
+    monkeypatch.setattr(driver, "_between_batches", lambda *_, asks: did.append(asks))
 
     driver._loop(None, Quiet(looks=2, does=does), SimpleNamespace(announce=lambda: None))
 
@@ -155,7 +160,7 @@ def test_orders_have_their_turn_between_batches_that_follow_each_other(
                 working, looked = spark.submit(work), 0
                 try:
                     while looked < LOOKS_MAX and not all(store.command(number).finished for number in orders):
-                        driver._between_batches(nobody, asks=True)
+                        driver._between_batches(nobody, nothing_closes(), asks=True)
                         looked += 1
                 finally:
                     ended.set()
@@ -190,15 +195,29 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(driver, "_obey", obey)
 
-    driver._between_batches(None, asks=True)
+    driver._between_batches(None, nothing_closes(), asks=True)
     first = done, turns
-    driver._between_batches(None, asks=True)
+    driver._between_batches(None, nothing_closes(), asks=True)
     second = turns
     flow.status = FlowStatus(batches=8)
-    driver._between_batches(None, asks=True)
+    driver._between_batches(None, nothing_closes(), asks=True)
 
     assert first == (steps, 0)
     assert (second, turns) == ((0, 0) if behind_after is None else (1, 1))  # none more once a batch has come
+
+
+def test_days_that_end_are_looked_for_while_nobody_else_has_the_tables(tmp_path: Path) -> None:
+    """No batch has to come for that, and none is under way meanwhile; the day is told with the next round."""
+    driver: Any = changes_driver(tmp_path)  # as above
+    driver.flow = SimpleNamespace(status=FlowStatus(batches=7), behind=lambda: False, settle=lambda **_: None)
+    driver.orders = SimpleNamespace(in_hand=None)
+    locked = list[bool]()
+    closing: Any = SimpleNamespace(look=lambda: locked.append(driver.lock.locked()))
+
+    driver._between_batches(None, closing, asks=False)
+
+    assert locked == [True]
+    assert not driver.lock.locked()
 
 
 def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,10 +234,10 @@ def test_order_in_hand_goes_on_between_two_looks_for_orders(tmp_path: Path, monk
     driver.flow, driver.orders = flow, orders
     monkeypatch.setattr(driver, "_obey", obey)
 
-    driver._between_batches(None, asks=False)
+    driver._between_batches(None, nothing_closes(), asks=False)
     unasked = list(obeyed)
     orders.in_hand = "an order"
-    driver._between_batches(None, asks=False)
+    driver._between_batches(None, nothing_closes(), asks=False)
 
     assert unasked == []
     assert obeyed == ["an order"]
