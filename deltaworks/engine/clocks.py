@@ -4,6 +4,7 @@ Any clock may be wrong, so none decides alone: what would be deleted is bounded 
 what is believed of a producer by the one that is furthest ahead.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ APART_MAX = 60_000_000  # microseconds that clocks may be apart which somebody k
 _MILLISECOND = 1_000  # in microseconds
 _MICROS = pa.timestamp("us", "UTC")
 _GOES_ON = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has the one only, which does not sleep there
+log = logging.getLogger("deltaworks.clocks")
 
 
 def _steady() -> float:
@@ -37,6 +39,7 @@ class Clocks:
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = _steady
     _others: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _behind: bool = False  # whether it is told that all clocks are
 
     def store_says(self, now: datetime) -> None:
         """It is this time by the control store."""
@@ -60,13 +63,24 @@ class Clocks:
         return datetime.fromtimestamp(min(now.values()) / 1_000_000, UTC).date()
 
     def believed_until(self) -> int | None:
-        """The latest time that a producer can have given rightly; None where the machine's clock was set back."""
+        """The latest time that a producer can have given rightly; None, and told, where all clocks were set back."""
         now = self._now()
-        lake, machine = now.pop("lake", None), now["machine"]
-        if lake is not None and machine + APART_MAX < lake:
+        lake, latest = now.pop("lake", None), max(now.values())
+        if lake is not None and latest + APART_MAX < lake:
+            self._tell_behind((lake - latest) // 1_000_000)
             return None
+        self._behind = False
         # Kafka has whole milliseconds: what was not a producer's word is told by this one
-        return (max(now.values()) + APART_MAX) // _MILLISECOND * _MILLISECOND + 1
+        return (latest + APART_MAX) // _MILLISECOND * _MILLISECOND + 1
+
+    def _tell_behind(self, seconds: int) -> None:
+        if not self._behind:
+            self._behind = True
+            log.warning(
+                "the clocks of this machine and of the control store are %d s behind the last commit: whatever time a"
+                " producer gives is kept. Set them right, then start the app anew",
+                seconds,
+            )
 
     def _now(self) -> dict[str, int]:
         passed = self.steady()

@@ -145,17 +145,43 @@ def test_a_machine_that_begins_in_2099_has_the_time_of_the_last_commit() -> None
 
 
 def test_producers_are_believed_up_to_the_clock_that_is_furthest_ahead() -> None:
-    """A machine that is behind must not take those for wrong who are right; one that was set back says nothing."""
-    steady = Clock()
-    clocks = Clocks(wall=START.timestamp, steady=steady)
+    """A machine that is behind must not take those for wrong who are right."""
+    clocks = Clocks(wall=START.timestamp, steady=Clock())
     alone = clocks.believed_until()
     clocks.store_says(START + HOUR)
     with_store = clocks.believed_until()
-    clocks.lake_says(START + 2 * MINUTE)
 
     assert alone == int(START.timestamp()) * 10**6 + APART_MAX + 1
     assert with_store == alone + int(HOUR.total_seconds()) * 10**6
+
+
+def test_a_machine_that_was_set_back_believes_producers_up_to_its_stores_time(caplog: pytest.LogCaptureFixture) -> None:
+    """The store is not behind the last commit of bronze, so those who are right are not beyond it."""
+    clocks = Clocks(wall=START.timestamp, steady=Clock())
+    clocks.store_says(START + HOUR)
+    clocks.lake_says(START + HOUR - MINUTE)
+
+    assert clocks.believed_until() == int((START + HOUR).timestamp()) * 10**6 + APART_MAX + 1
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("store", [None, START])
+def test_nobody_is_disbelieved_by_clocks_that_were_all_set_back(
+    caplog: pytest.LogCaptureFixture, store: datetime | None
+) -> None:
+    """It is told once, and again only if it happens again; once a clock is set right it bounds."""
+    clocks = Clocks(wall=START.timestamp, steady=Clock())
+    if store is not None:
+        clocks.store_says(store)
+    clocks.lake_says(START + MINUTE + SECOND)
+
+    assert [clocks.believed_until() for _ in range(3)] == [None] * 3
+    assert caplog.text.count("are 61 s behind the last commit") == 1
+    clocks.wall = (START + MINUTE).timestamp
+    assert clocks.believed_until() == int((START + MINUTE).timestamp()) * 10**6 + APART_MAX + 1
+    clocks.wall = START.timestamp
     assert clocks.believed_until() is None
+    assert caplog.text.count("behind the last commit") == 2
 
 
 def test_a_day_has_begun_when_the_clocks_of_owner_and_store_say_so() -> None:
