@@ -6,11 +6,16 @@ What an app finds when it starts (`lake.py`) is told before.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.errors import LakeError
 from deltaworks.findings import Finding
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.partitioning import DayOf
+
+if TYPE_CHECKING:
+    from deltaworks.engine.log import Logged
 
 _OWN: Mapping[type[KeptAs], frozenset[str]] = {
     Raw: frozenset(),
@@ -30,10 +35,19 @@ _OF_ENGINE = "ops"
 
 
 def other_tables(catalog: Catalog, lake: Path) -> Iterator[Finding]:
-    """Tables whose rows are not as declared: an app suspends or refuses them when it starts."""
+    """Tables whose rows are not as declared: an app suspends or refuses them when it starts.
+
+    So are those whose last commit cannot be read, which tells no more than that.
+    """
     for declared in catalog.tables.values():
         folder = folder_of(declared.name, lake)
-        if (folder / "_delta_log").is_dir():
+        if not (folder / "_delta_log").is_dir():
+            continue
+        try:
+            _last_commit(folder)
+        except LakeError as error:
+            yield Finding(place=declared.name, finding=error.finding, next_step=error.next_step)
+        else:
             yield from _otherwise(declared, folder)
 
 
@@ -62,14 +76,14 @@ def told_undeclared(names: Collection[str], lake: Path) -> Iterator[Finding]:
 
 def unread_topics(catalog: Catalog, lake: Path) -> Iterator[Finding]:
     """Topics of which a bronze table has rows, and that it does not read any more."""
-    from deltaworks.engine.log import newest_version, read_log
-
     for declared in catalog.tables.values():
         folder = folder_of(declared.name, lake)
         if not isinstance(declared.table.kept_as, Raw) or not (folder / "_delta_log").is_dir():
             continue
-        newest = newest_version(folder)
-        logged = None if newest is None else read_log(folder, newest)
+        try:
+            logged = _last_commit(folder)
+        except LakeError:  # told of the table
+            continue
         read = set() if logged is None or logged.entry is None else {*logged.entry.position.offsets}
         for topic in sorted(read - {*declared.topics}):
             yield Finding(
@@ -90,8 +104,16 @@ def everything(catalog: Catalog, lake: Path) -> list[Finding]:
     return [*other_tables(catalog, lake), *told_undeclared(catalog.tables.keys(), lake), *unread_topics(catalog, lake)]
 
 
+def _last_commit(folder: Path) -> "Logged | None":
+    """What the newest version says; raises LakeError where it is not whole, NewerEntryError where it says too much."""
+    from deltaworks.engine.log import newest_version, read_log  # only where there is a lake: it takes a moment
+
+    newest = newest_version(folder)
+    return None if newest is None else read_log(folder, newest)
+
+
 def _otherwise(declared: Declared, folder: Path) -> Iterator[Finding]:
-    import deltalake  # only where there is a lake: it takes a moment
+    import deltalake  # as above
     from deltalake.exceptions import DeltaError
 
     try:

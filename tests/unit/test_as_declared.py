@@ -1,5 +1,6 @@
 """What of the lake is not as the project declares it: told before an app finds it at its start."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import typer
 from typer.testing import CliRunner
 
 from deltaworks import catalog
-from deltaworks.cli import analyst, in_lake
+from deltaworks.cli import analyst, in_lake, tables
 from deltaworks.engine import as_declared, flow
 from deltaworks.engine.as_declared import everything, other_tables, told_undeclared, undeclared_tables
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.log import newest_version
 from deltaworks.engine.turns import Turns
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
@@ -21,6 +23,8 @@ from tests.tiny_project import Project
 
 NOTES, MEMBERS, DAYS = (f"tables/{name}/table.py" for name in ("silver/notes", "silver/members", "gold/notes_per_day"))
 
+NEWER = json.dumps({"commitInfo": {"userMetadata": json.dumps({"kind": "batch", "epoch": 1, "format": 99})}})
+"""A commit as a later version may write it."""
 PART = "_part_of_member_id"
 
 
@@ -191,10 +195,45 @@ def test_project_without_a_lake_has_nothing_otherwise(settings: Settings) -> Non
 
 def test_table_whose_log_is_damaged_is_told(settings: Settings) -> None:
     """The others are looked at all the same."""
-    for file in (settings.lake / "silver/notes/_delta_log").iterdir():
-        file.write_text("{")
+    folder = settings.lake / "silver/notes"
+    whole = newest_version(folder) or 0
+    for version in range(whole):
+        (folder / f"_delta_log/{version:020d}.json").write_text("{")
 
     found = told(settings)
 
     assert len(found) == 1
     assert found[0].startswith("silver.notes: cannot be opened (")
+
+
+@pytest.mark.parametrize("name", ["bronze.letters", "silver.notes"])
+@pytest.mark.parametrize(
+    ("text", "finding", "next_step"),
+    [
+        ("", "its version 1 is not whole, as a power cut leaves it", "Start its app"),
+        ('{"commitInfo": {"ti', "its version 1 is not whole, as a power cut leaves it", "Start its app"),
+        (NEWER, "was written by a newer Deltaworks", "Run that version again"),
+    ],
+    ids=["empty", "torn", "newer"],
+)
+def test_table_whose_last_commit_cannot_be_read_is_told(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str, text: str, finding: str, next_step: str
+) -> None:
+    """Who asks what is wrong is answered, once, with what to do; that is no mistake of the project's."""
+    folder = as_declared.folder_of(name, settings.lake)
+    version = newest_version(folder)
+    assert version == 1
+    (folder / f"_delta_log/{version:020d}.json").write_text(text)
+    monkeypatch.setattr("deltaworks.cli.tables.settings", lambda: settings)
+    main = typer.Typer(pretty_exceptions_enable=False)
+    tables.register(main)
+
+    (found,) = everything(catalog.load(settings.project), settings.lake)
+    checked = CliRunner().invoke(main, ["table", "check"])
+    rows = in_lake.look(settings)
+
+    assert (found.place, found.finding[: len(finding)]) == (name, finding)
+    assert found.next_step.startswith(next_step)
+    assert f"in the lake: {found}" in checked.stdout
+    assert checked.exit_code == 0
+    assert [(row["verdict"], row["next step"]) for row in rows] == [("warn", found.next_step)]
