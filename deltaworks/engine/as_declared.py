@@ -9,24 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.own_columns import DAY_OF, OWN, PART_OF, addable, hidden
 from deltaworks.errors import LakeError
 from deltaworks.findings import Finding
-from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
-from deltaworks.words.partitioning import DayOf
+from deltaworks.words.keeping import Raw
 
 if TYPE_CHECKING:
     from deltaworks.engine.log import Logged
 
-_OWN: Mapping[type[KeptAs], frozenset[str]] = {
-    Raw: frozenset(),
-    Append: frozenset({"_seq", "_arrived", "_source", "_late_by"}),
-    Latest: frozenset({"_seq", "_source", "_sent"}),
-    History: frozenset({"_at", "_offset", "_seq", "_source"}),
-    Aggregate: frozenset(),
-    Stateful: frozenset(),
-    View: frozenset(),
-}
-"""Columns of the engine beside the declared ones, as its writers have them: there they come with Spark."""
 _DELTAS = {"integer": "int", "long": "bigint"}
 """What Delta calls a type, where that is not Spark's name of it."""
 _CLEAR = 'Declare it again, or clear it away: docs/how-to/operate.md, "What is not declared any more"'
@@ -132,8 +122,8 @@ def _type(of_delta: object) -> str:
 
 
 def _partitions(declared: Declared, there: list[str]) -> Iterator[Finding]:
-    hidden = _hidden(declared)
-    wanted = [] if hidden is None else [hidden]
+    by = hidden(declared)
+    wanted = [] if by is None else [by]
     if there != wanted:
         told, found = (", ".join(names) or "none" for names in (wanted, there))
         yield Finding(
@@ -148,42 +138,24 @@ def _columns(declared: Declared, there: Mapping[str, str]) -> Iterator[Finding]:
     if isinstance(kept, Raw):  # its columns are Kafka's
         return
     types = {column.name: column.type for column in declared.columns}
-    addable = _addable(declared)
+    gains, own = addable(declared), OWN.get(type(kept), {}).keys()
     rebuild = f'or run "deltaworks rebuild {name}" once its app was started'
     for column, wanted in types.items():
-        if column not in there and column not in addable:
+        if column not in there and column not in gains:
             finding = "declared, but not in the table"
         elif column in there and there[column] != wanted:
             finding = f"declared {wanted}, the table has {there[column]}"
         else:
             continue
         yield Finding(place=f"{name}.{column}", finding=finding, next_step=f"Declare it as it was, {rebuild}")
-    own = _OWN[type(kept)]
-    for column in sorted(own - {*there} - {"_sent"}):
+    for column in sorted(own - {*there} - gains):
         finding = "is not in the table, which was kept in another way"
         yield Finding(place=f"{name}.{column}", finding=finding, next_step=f"Declare kept_as as it was, {rebuild}")
-    for column in sorted({*there} - {*types} - own - {_hidden(declared), *_parted(there)}):
+    for column in sorted({*there} - {*types} - own - {hidden(declared), *_parted(there)}):
         finding = "in the table, not declared"
         yield Finding(place=f"{name}.{column}", finding=finding, next_step=f"Declare it, {rebuild}")
 
 
 def _parted(there: Collection[str]) -> set[str]:
     """Hidden columns of partitions: told as such."""
-    return {name for name in there if name.startswith(("_day_of_", "_part_of_"))}
-
-
-def _hidden(declared: Declared) -> str | None:
-    match declared.table.partition_by:
-        case None:
-            return None
-        case DayOf(column=column):
-            return f"_day_of_{column}"
-        case column:
-            return f"_part_of_{column}"
-
-
-def _addable(declared: Declared) -> set[str]:
-    """Columns that the table gains without being rebuilt, as in `flow.py`."""
-    if not isinstance(declared.table.kept_as, Append | Latest | History):
-        return set()
-    return {column.name for column in declared.columns if column.null} - {*declared.keys}
+    return {name for name in there if name.startswith((DAY_OF, PART_OF))}

@@ -29,13 +29,14 @@ from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
 from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
 from deltaworks.engine.origin import lines_noted, told
+from deltaworks.engine.own_columns import addable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.record_book import RecordBook
 from deltaworks.engine.same_input import known, refuse_others
 from deltaworks.engine.same_log import Asked
 from deltaworks.engine.same_log import refuse_others as refuse_other_records
-from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.schemas import arrow_schema, own_schema
 from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.spark.planned import PLANS
@@ -51,7 +52,7 @@ from deltaworks.engine.trimming import (
     trim,
 )
 from deltaworks.engine.turns import MICRO_BATCH, Turns
-from deltaworks.engine.writers import append, history, latest
+from deltaworks.engine.writers import history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.fitting import with_places
@@ -67,7 +68,7 @@ from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import EVENT, Input, Turn, Writer
 from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError, NoAnswerError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
+from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
 
 log = logging.getLogger("deltaworks.flow")
@@ -78,12 +79,6 @@ TRIED_AT_ONCE = 100
 """So much of what was left out is tried again in one step: each of it may be a job of its own."""
 Steps = Generator[Mapping[str, int], None, dict[str, int]]
 """An order's way in short steps: each yields how far it is; what it returns is the result."""
-_SYSTEM: dict[type[KeptAs], pa.Schema] = {
-    Append: append.SYSTEM,
-    Latest: latest.SYSTEM,
-    History: history.SYSTEM,
-}
-"""Columns of the engine that stand beside the declared ones, by how a table is kept."""
 RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
 USES_LOOKED_FOR = 5_000
 """So many commits ago a command may have used late rows, and died, for its result to tell of them."""
@@ -187,7 +182,7 @@ class Flow:
                 raise own.table.outdated
             self.bronze.append(RawWriter(declared, own))
         else:
-            own = self._input(declared, arrow_schema(declared.columns, system=_SYSTEM.get(type(kept))))
+            own = self._input(declared, arrow_schema(declared.columns, system=own_schema(type(kept))))
         self.inputs[declared.name] = own
         return own
 
@@ -234,9 +229,9 @@ class Flow:
         views = sum(isinstance(reader.table.kept_as, View) for reader in self.catalog.readers(declared.name))
         followed = declared.copied or views > 0
         partition = partition_of(declared, schema)
-        addable = _addable(declared)
+        gains = addable(declared)
         return Input(
-            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=addable),
+            table=self._owned(declared.name, schema, change_feed=followed, partition=partition, addable=gains),
             shared=views > 1,
             told_by=declared.keys or schema.names[:1],
             placed_by=declared.row_keys or (EVENT,),
@@ -262,9 +257,9 @@ class Flow:
             sides[suffix].reopen()
         else:
             rows_of = self.catalog[declared.inputs[0]] if suffix == "late" else declared
-            addable = DECIDED if suffix == "quarantine" else _addable(rows_of) | LATE_ADDED
+            gains = DECIDED if suffix == "quarantine" else addable(rows_of) | LATE_ADDED
             own = self.inputs[declared.name].table
-            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=addable, beside=own)
+            sides[suffix] = self._owned(f"{declared.name}__{suffix}", schema, addable=gains, beside=own)
             own.sides[suffix] = sides[suffix]
         return sides[suffix]
 
@@ -937,16 +932,6 @@ class Flow:
     def _committer(self, spark: SparkSession | None) -> Committer:
         limit = 0 if self.path == "spark" else self.settings.arrow_bytes_max
         return Committer(spark=spark, arrow_bytes_max=limit, guard=self.guard)
-
-
-def _addable(declared: Declared) -> frozenset[str]:
-    """Columns that a table may gain without being rebuilt.
-
-    A row over bronze has null where it came before the column; what is computed from many rows would be wrong.
-    """
-    if not isinstance(declared.table.kept_as, Append | Latest | History):
-        return frozenset()
-    return frozenset({"_sent", *(column.name for column in declared.columns if column.null)} - {*declared.keys})
 
 
 def _begun(writer: AggregateWriter | StatefulWriter, sources: Collection[Input]) -> AggregateWriter | StatefulWriter:

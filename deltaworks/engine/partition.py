@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.merge import Clause, Merge
+from deltaworks.engine.own_columns import hidden
 from deltaworks.words.partitioning import DayOf
 
 PARTS_LISTED_MAX = 200
@@ -84,13 +85,12 @@ class Partition:
 
 def partition_of(declared: Declared, schema: pa.Schema) -> Partition | None:
     """What a table declares, over the columns that it stores."""
-    match declared.table.partition_by:
-        case None:
-            return None
-        case DayOf(column=column):
-            return Partition(name=f"_day_of_{column}", column=column, kind=pa.date32())
-        case column:
-            return Partition(name=f"_part_of_{column}", column=column, kind=schema.field(column).type)
+    name, by = hidden(declared), declared.table.partition_by
+    if name is None or by is None:
+        return None
+    if isinstance(by, DayOf):
+        return Partition(name=name, column=by.column, kind=pa.date32())
+    return Partition(name=name, column=by, kind=schema.field(by).type)
 
 
 def _literal(value: Any) -> str:

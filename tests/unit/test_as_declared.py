@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from deltaworks import catalog
 from deltaworks.cli import analyst, in_lake, tables
-from deltaworks.engine import as_declared, flow
+from deltaworks.engine import as_declared
 from deltaworks.engine.as_declared import everything, other_tables, told_undeclared, undeclared_tables
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.log import newest_version
@@ -106,13 +106,6 @@ def test_what_an_app_finds_at_its_start_is_told_before(
     assert found == findings
     names = {".".join(one.partition(": ")[0].split(".")[:2]) for one in findings}
     assert suspended(settings) == names
-
-
-def test_columns_of_the_engine_are_those_of_its_writers() -> None:
-    """They are written down twice, as the writers come with Spark."""
-    there = {kind: frozenset(schema.names) for kind, schema in flow._SYSTEM.items()}
-
-    assert {kind: names for kind, names in as_declared._OWN.items() if names} == there
 
 
 def test_table_that_is_not_declared_any_more_is_told_with_what_lies_beside_it(

@@ -14,7 +14,7 @@ from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import parser
-from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.schemas import arrow_schema, own_schema
 from deltaworks.engine.source import BRONZE
 from deltaworks.engine.writers import latest
 from deltaworks.engine.writers.latest import LatestWriter
@@ -25,6 +25,7 @@ from deltaworks.engine.writers.quarantine import QUARANTINE
 from deltaworks.engine.writers.writer import Input
 from deltaworks.words import Column, Table, debezium
 from deltaworks.words import latest as kept_latest
+from deltaworks.words.keeping import Latest
 from tests.bronze_rows import bronze
 from tests.chance import seeded
 from tests.source_table import LARGE, PLACEHOLDER, SourceTable, lived
@@ -57,7 +58,7 @@ class Lake:
             name="silver.members", layer="silver", table=table, doc="", folder=self.folder,
             inputs=("bronze.shop_changes",), topics=(), transform=None, suite=None, cases=(), keys=("id",),
         )  # fmt: skip
-        self.main = self._owned("members", arrow_schema(self.columns, system=latest.SYSTEM))
+        self.main = self._owned("members", arrow_schema(self.columns, system=own_schema(Latest)))
         self.quarantine = self._owned("members__quarantine", QUARANTINE)
         self.writer = LatestWriter(
             declared,

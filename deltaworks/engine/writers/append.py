@@ -34,16 +34,6 @@ from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
 from deltaworks.words.keeping import Append
 
-SYSTEM = pa.schema(
-    [
-        ("_seq", pa.int64()),
-        ("_arrived", pa.timestamp("us", "UTC")),
-        ("_source", pa.string()),
-        ("_late_by", pa.int64()),
-    ]
-)
-"""The ingest batch, the broker's time, the coordinates in Kafka, and how late the row was in microseconds, stored with
-the row; nothing is late where no event time is declared."""
 Key = tuple[Any, ...]
 BYTES_MAX = 16 * 2**20
 """So much of the keys of a time is taken into memory at once; as Python's values it is some ten times as much..."""

@@ -25,11 +25,6 @@ from deltaworks.engine.writers.left import KEYED
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import frame, span
 
-SYSTEM = pa.schema([("_at", TIME), ("_offset", pa.int64()), ("_seq", pa.int64()), ("_source", pa.string())])
-"""The source's time of the change, its offset, the ingest batch and the change's sequence, stored with the row.
-
-Unlike elsewhere the sequence ends before the offset in Kafka: a change that was delivered twice is one change.
-"""
 _REMEMBERED = pa.schema([("_at", TIME), ("_seq", pa.int64()), ("_source", pa.string())])
 _CHANGES = (*KEYED, "truncate")
 _OFFSET = "/[^/]*$"

@@ -17,7 +17,7 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parsing.json import BY_ARRIVAL
-from deltaworks.engine.schemas import arrow_schema
+from deltaworks.engine.schemas import arrow_schema, own_schema
 from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
 from deltaworks.engine.writers.left import ENDS, KEYED
@@ -28,8 +28,6 @@ from deltaworks.errors import LakeError
 from deltaworks.words.keeping import Latest
 from deltaworks.words.reading import Json
 
-SYSTEM = pa.schema([("_seq", pa.int64()), ("_source", pa.string()), ("_sent", pa.string())])
-"""The ingest batch, the change's sequence, and its note (see `partial.py`), stored with the row."""
 _HIGHEST = "\U0010ffff"
 """No character is higher: of long texts statistics have the beginning only."""
 
@@ -37,7 +35,7 @@ _HIGHEST = "\U0010ffff"
 def deleted_schema(declared: Declared) -> pa.Schema:
     """Remembered deletes: keys, the sequence of the deletion, the ingest batch that brought it."""
     columns = arrow_schema(declared.table.columns)
-    own = [field for field in SYSTEM if field.name != "_sent"]
+    own = [field for field in own_schema(Latest) if field.name != "_sent"]
     return pa.schema([*(columns.field(key) for key in declared.keys), *own])
 
 
