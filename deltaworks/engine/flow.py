@@ -661,8 +661,8 @@ class Flow:
             yield {"expired": 0}
         events = [name] if isinstance(declared.table.kept_as, Append) else declared.inputs
         now, marks = self.clocks.earliest(), [self.inputs[one].table.entry.position.mark for one in events]
-        ahead = {"days_ahead": days} if (days := days_ahead(marks, now)) else {}
-        if ahead:
+        beyond_now = {"days_ahead": days} if (days := days_ahead(marks, now)) else {}
+        if beyond_now:
             log.warning("%s: its events are %d days ahead of the time: what expires is counted from today", name, days)
         before = kept_from(
             declared,
@@ -676,8 +676,8 @@ class Flow:
             now=now,
         )
         if before <= (table.entry.position.kept_from or 0):
-            return {"expired": 0, **ahead}
-        return {"expired": self.expire_before(name, before, command=command), **ahead}
+            return {"expired": 0, **beyond_now}
+        return {"expired": self.expire_before(name, before, command=command), **beyond_now}
 
     def expire_before(self, name: str, before: int | None, *, command: int) -> int:
         """The same up to an event time that was decided before (None: there is none), where rows were made again."""
