@@ -1,7 +1,7 @@
 """A source table with replica identity full, whose records' keys are not what its rows are kept by.
 
-Each change carries the row of before. `keyed`: its records have a key, of another column; else they have none, as those
-of a table without a primary key.
+Each change carries the row of before; an update leaves out a large value that it did not touch. `keyed`: its records
+have a key, of another column; else they have none, as those of a table without a primary key.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from deltaworks.settings import Settings
 from tests.flows import START, Record
-from tests.source_table import people
+from tests.source_table import PLACEHOLDER, people
 
 KEPT = ("shelf", "place")
 _DECLARED = '''"""Goods on shelves."""
@@ -29,6 +29,7 @@ TABLE = Table(
         Column("shelf", "string", null=False, doc="One half of the key."),
         Column("place", "decimal(6,2)", null=False, doc="The other half."),
         Column("count", "int", doc="How many lie there."),
+        Column("note", "string", doc="Large."),
     ),
     owner="tests",
 )
@@ -48,14 +49,15 @@ class FullRows:
     def insert(self, shelf: str, place: str, count: int) -> None:
         """Carry every value."""
         self.numbers += 1
-        self.rows[self.numbers] = {"number": self.numbers, "shelf": shelf, "place": place, "count": count}
-        self._write("c", self.numbers, None, self.rows[self.numbers])
+        row = {"number": self.numbers, "shelf": shelf, "place": place, "count": count, "note": f"first {count}"}
+        self.rows[self.numbers] = row
+        self._write("c", self.numbers, None, row)
 
     def update(self, number: int, **values: Any) -> None:
-        """Carry the row of before, and of now."""
+        """Carry the row of before, and of now; of that the note only if it is another one."""
         before = self.rows[number]
         self.rows[number] = before | values
-        self._write("u", number, before, self.rows[number])
+        self._write("u", number, before, before | {"note": PLACEHOLDER} | values)
 
     def delete(self, number: int) -> None:
         """Carry the row of before, then a tombstone."""
@@ -63,9 +65,10 @@ class FullRows:
         self._write("d", number, before, None)
         self.log.append(Record(topic="shop.changes", key=self.log[-1].key, value=None))
 
-    def there(self) -> list[tuple[str, str, int]]:
+    def there(self) -> list[tuple[str, str, int, str]]:
         """What the table says."""
-        return sorted((row["shelf"], f"{float(row['place']):.2f}", row["count"]) for row in self.rows.values())
+        rows = self.rows.values()
+        return sorted((row["shelf"], f"{float(row['place']):.2f}", row["count"], row["note"]) for row in rows)
 
     def free(self, chance: Random) -> dict[str, str]:
         """Keys that no row has."""
@@ -94,8 +97,10 @@ def lived(chance: Random, changes: int, *, keyed: bool) -> FullRows:
             table.insert(**table.free(chance), count=count)
         elif number and roll < 0.2:
             table.delete(number)
-        elif number and roll < 0.6:
+        elif number and roll < 0.5:
             table.update(number, **table.free(chance), count=count)
+        elif number and roll < 0.6:
+            table.update(number, **table.free(chance), note=f"then {count}")
         elif number and roll < 0.7:  # the same key, written otherwise
             table.update(number, place=f"{float(table.rows[number]['place']):.2f}")
         elif number:
@@ -115,6 +120,6 @@ def goods(folder: Path, *, keyed: bool) -> Settings:
     return settings
 
 
-def kept(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, int]]:
+def kept(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
     """What rows of the lake's tables say, to be compared with `there`."""
-    return sorted((row["shelf"], f"{row['place']:.2f}", row["count"]) for row in rows)
+    return sorted((row["shelf"], f"{row['place']:.2f}", row["count"], row["note"]) for row in rows)

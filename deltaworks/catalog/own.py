@@ -282,6 +282,10 @@ def _absent(table: Readable) -> Iterator[Finding]:
             yield table.at_column(column.name, finding, next_step)
         elif column.wire == ARRIVAL or column.name in declared.kept_as.keys:
             yield table.at_column(column.name, 'absent="kept", but each change has it', "Take it out")
+        elif declared.reads.replica_identity == "full":
+            finding = 'absent="kept" beside replica_identity="full": a row that gets other keys would lose it'
+            next_step = "Take the column out and compute it in a table above; or keep the table by its records' key"
+            yield table.at_column(column.name, finding, f"{next_step}, without replica_identity")
 
 
 def _combine(table: Readable) -> Iterator[Finding]:

@@ -226,10 +226,15 @@ def _keys(name: str, table: Table, relation: _Relation, config: Mapping[str, str
     """Whether changes tell which row they are of, by the columns that it is kept by."""
     if not isinstance(table.kept_as, Latest | History):
         return
-    older = {column.name: column.previously for column in table.columns}
-    declared = {name if name in relation.attributes else older.get(name) or name for name in table.kept_as.keys}
-    for finding, next_step in _of_keys(table, declared, relation, relation.key(config)):
+    for finding, next_step in _of_keys(table, _kept_by(table, relation), relation, relation.key(config)):
         yield Gap(place=name, finding=finding, next_step=next_step)
+
+
+def _kept_by(table: Table, relation: _Relation) -> set[str]:
+    """The declared keys, by their names in the source."""
+    keys = table.kept_as.keys if isinstance(table.kept_as, Latest | History) else ()
+    older = {column.name: column.previously for column in table.columns}
+    return {name if name in relation.attributes else older.get(name) or name for name in keys}
 
 
 def _of_keys(table: Table, declared: set[str], relation: _Relation, key: Sequence[str]) -> Iterator[_Wrong]:
@@ -266,6 +271,7 @@ def _columns(
     name: str, table: Table, relation: _Relation, config: Mapping[str, str], published: Sequence[str] | None
 ) -> Iterator[Gap]:
     assert isinstance(table.reads, Debezium)
+    moves = not _kept_by(table, relation) <= {*relation.key(config)}
     for column in table.columns:
         if column.wire == ARRIVAL or column.name == table.reads.unknown_fields.column:
             continue
@@ -273,6 +279,11 @@ def _columns(
         wrong: _Wrong | None = None
         if field is not None:
             wrong = _not_sent(column, field, relation.attributes[field], config, published)
+            if wrong is None and moves and column.absent == "kept" and relation.attributes[field].generated:
+                wrong = (
+                    "is generated in the source, and a row that gets other keys comes without it: it is not there then",
+                    "Compute it in a table above",
+                )
         elif not column.null:
             wrong = f"{relation.name} has no such column: every row is refused", "Take it out, or write null=True"
         if wrong is not None:

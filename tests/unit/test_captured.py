@@ -24,7 +24,7 @@ SOURCE = """
     create table loose (id int, name text);
     create table mute (id int primary key);
     alter table mute replica identity nothing;
-    create table whole (id int, name text);
+    create table whole (id int, name text, twice int generated always as (id * 2) stored);
     alter table whole replica identity full;
     create table mails (id int primary key, mail int unique);
     alter table mails replica identity full;
@@ -107,6 +107,20 @@ def test_what_a_column_would_lack_is_told(source: "psycopg.Connection[Any]", one
     expected = [] if finding is None else [(f"silver.t.{one.name}", finding)]
 
     assert told(source, reading("public.goods", ID, one)) == expected
+
+
+def test_what_a_row_loses_with_its_keys_is_told(source: "psycopg.Connection[Any]") -> None:
+    """No record has a generated value: one is kept under the keys that the row had, which it may leave for others."""
+    twice = column("twice", "int", absent="kept")
+    keys = [("silver.t", f"is kept by id, {KEPT.format('whole')}")]
+
+    assert told(source, reading("public.whole", ID, twice)) == [
+        *keys,
+        (
+            "silver.t.twice",
+            "is generated in the source, and a row that gets other keys comes without it: it is not there then",
+        ),
+    ]
 
 
 def test_units_follow_the_connectors_mode(source: "psycopg.Connection[Any]") -> None:

@@ -444,6 +444,27 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "absent where rows leave their keys",
+        [
+            Edit(
+                MEMBERS,
+                'json("bronze.letters", topic="members")',
+                'debezium("bronze.letters", table="a.members", replica_identity="full")',
+            ),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+            Edit(MEMBERS, 'doc="Day of joining, if known."', 'absent="kept", doc="Day of joining, if known."'),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:14",
+                finding='column joined: absent="kept" beside replica_identity="full": a row that gets other keys would'
+                " lose it",
+                next_step="Take the column out and compute it in a table above; or keep the table by its records' key,"
+                " without replica_identity",
+            )
+        ],
+    ),
+    Mistake(
         "debezium partitions",
         [
             Edit(

@@ -7,13 +7,14 @@ import pytest
 
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.parse import parser
-from deltaworks.words import Column, debezium
+from deltaworks.words import Column, debezium, keep
 from tests.bronze_rows import bronze
 from tests.chance import seeded
 from tests.customers import in_batches, shuffled
 from tests.flows import Owner
 from tests.full_rows import goods, kept, lived
 from tests.handed import Hand
+from tests.source_table import PLACEHOLDER
 from tests.unit.test_parse_debezium import change
 
 COLUMNS = (
@@ -101,6 +102,48 @@ def test_the_records_key_counts_where_it_has_the_declared_ones() -> None:
 
     assert (updated["_kind"], updated["_left"]) == ("row", None)
     assert (deleted["_kind"], deleted["a"]) == ("delete", 1)
+
+
+NOTE, REST = Column("n", "string", absent="kept", doc="Large."), Column("rest", "string", doc="What else comes.")
+UNSENT: dict[str, Any] = {"a": 2, "b": "2.00", "n": PLACEHOLDER, "x": PLACEHOLDER, "y": 1}
+WAS: dict[str, Any] = UNSENT | {"a": 1, "n": "was", "x": 1.50, "y": 0}
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [(None, {}), ('{"schema":null,"payload":null}', {}), ('{"id":1}', FULL), ('{"a":2,"b":"2.00"}', FULL)],
+)
+@pytest.mark.parametrize("lacking", [(), ("n",)])
+def test_what_an_update_does_not_send_is_as_it_was_before(
+    key: str | None, words: dict[str, Any], lacking: tuple[str, ...], *, partial: bool
+) -> None:
+    """Declared or not, where the row of before counts: no other change of the keys that it has now has sent it."""
+    reads = debezium("bronze.shop_changes", table="public.people", unknown_fields=keep("rest"), **words)
+    made = parser(reads, (*COLUMNS[:2], NOTE, REST), ("a", "b"), partial=partial)
+    after = {name: value for name, value in UNSENT.items() if name not in lacking}
+
+    (row,) = made.parse(bronze([change("u", after, before=WAS)], keys=[key])).to_pylist()
+
+    assert (row["_kind"], row["_reason"], row["_sent"]) == ("row", None, None)
+    assert (row["a"], row["n"], row["rest"]) == (2, "was", '{"x":1.5,"y":1}')
+    assert (row["_left"] is None) == (key == '{"a":2,"b":"2.00"}')
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "before"),
+    [
+        ('{"a":2,"b":"2.00"}', {}, WAS),
+        ('{"a":2,"b":"2.00"}', FULL, None),
+        (None, {}, UNSENT),
+        (None, FULL, {"a": 1, "b": "2.00"}),
+    ],
+)
+def test_what_nothing_sends_is_not_known(key: str | None, words: dict[str, Any], before: dict[str, Any] | None) -> None:
+    """Under another identity `before` has invented values; under the full one a column can be missing there too."""
+    row = parsed(change("u", {"a": 2, "b": "2.00", "n": PLACEHOLDER}, before=before), key, **words)
+
+    assert (row["_kind"], row["_reason"]) == ("refused", "n: value not sent")
 
 
 @pytest.mark.parametrize("keyed", [False, True])

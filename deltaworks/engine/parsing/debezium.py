@@ -13,8 +13,9 @@ of a table that has neither a key nor this identity; and where the table is decl
 the row under other keys than it leaves it says so in `_left`.
 
 An update does not carry large values that it left as they were (unchanged TOAST): the connector's placeholder stands
-for them, and `_sent` names them. Nothing else may leave a value out: an insert carries them all, but for one that
-changes a row's key.
+for them. Where `before` counts they are taken from it, for a row that has left its keys has no other change that sent
+them; else `_sent` names them. Nothing else may leave a value out: an insert carries them all, but for one that changes
+a row's key.
 
 The source's life is counted at the end of the connector's `topic.prefix`, which each record repeats as `source.name`:
 `shop`, then `shop-1`, and so on. Numbers of the log (LSN) are compared inside one life only.
@@ -46,7 +47,8 @@ from deltaworks.words.reading import ARRIVAL, Debezium
 from deltaworks.words.table import Column
 
 UNSENT_TEXT = "__debezium_unavailable_value"
-ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=Placeholder(UNSENT_TEXT))
+_UNSENT = Placeholder(UNSENT_TEXT)
+ENCODING = Encoding(years=Years(first=1), days=True, micros=True, unsent=_UNSENT)
 """`adaptive_time_microseconds` and the connector's placeholder; the source's own types bound the years."""
 BY_ITS_LOG = "by its log"
 NOT_AN_ENVELOPE = "not a Debezium envelope"
@@ -92,7 +94,7 @@ class DebeziumParser:
             unknown=self.reads.unknown_fields,
             folded=False,
             inside="after",
-            unsent=ENCODING.unsent,
+            unsent=_UNSENT,
         )
 
     @property
@@ -164,15 +166,26 @@ class DebeziumParser:
         after = change.get("after")
         if not isinstance(after, dict):
             sheet.refuse(place, "after: missing")
+        elif change["op"] != "u":
+            sheet.take(place, self.fields.take(after, lambda: sheet.chunk.value(place)))
         else:
-            lacking = {} if change["op"] != "u" else self._kept(after)
-            sheet.take(place, self.fields.take(lacking | after, lambda: sheet.chunk.value(place)))
+            after = self._kept(after) | after
+            was = self._was(change, sheet.chunk.keys[place], after)
+            sheet.take(place, self.fields.take(after | was, lambda: sheet.chunk.value(place), of_before=was))
 
     def _kept(self, after: Document) -> Document:
         """What stands for the columns that an update does not have, and that stay as they were."""
         kept = (column for column in self.columns if column.absent == "kept")
         lacking = (one.name for one in kept if after.keys().isdisjoint({one.name, one.previously}))
         return dict.fromkeys(lacking, UNSENT_TEXT)
+
+    def _was(self, change: Document, key: bytes | None, after: Document) -> Document:
+        """What the row of before has of the values that an update does not send; nothing where it does not count."""
+        before = change.get("before")
+        if not isinstance(before, dict):
+            return {}
+        was = {name: before[name] for name, value in after.items() if name in before and _UNSENT.stands_for(value)}
+        return was if was and (self.reads.replica_identity == "full" or _has_no_key(key)) else {}
 
     def _came_from(self, sheet: Sheet, place: int, change: Document) -> None:
         """Note under which keys an update found its row, if they may be others than it has now."""
@@ -281,6 +294,12 @@ def _change(found: Document | Refusal, reads: Debezium) -> Document | str | None
     elif op is None and found.get("status") in ("BEGIN", "END") and type(found.get("id")) is str:
         return None  # a source transaction's bounds
     return NOT_AN_ENVELOPE
+
+
+def _has_no_key(key: bytes | None) -> bool:
+    """Whether a record has none: one that came with its schema may say so by a null."""
+    named = unwrapped(read(key))
+    return isinstance(named, Refusal) and named.code == "no value"
 
 
 def _named(source: Document) -> str:

@@ -5,7 +5,7 @@ was not sent its placeholder is in it, until a value of before takes its place (
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -58,8 +58,11 @@ class Fields:
             previously={column.name: column.previously for column in named if column.previously},
         )
 
-    def take(self, record: Document, value: Callable[[], bytes]) -> Taken:
-        """The record by declared names; `value` gives the bytes of its document."""
+    def take(self, record: Document, value: Callable[[], bytes], *, of_before: Collection[str] = ()) -> Taken:
+        """The record by declared names; `value` gives the bytes of its document.
+
+        `of_before`: fields that the record has from the document's row of before, for their values were not sent.
+        """
         verdict = self.shapes.verdict(record)
         if verdict.plain and verdict.reason is None:
             return Taken(record)
@@ -72,7 +75,11 @@ class Fields:
         if column is None or not verdict.strays:
             return Taken(record, None, strays)
         left = [] if unsent is None else [name for name in verdict.strays if unsent.stands_for(record[name])]
-        kept = record | {column: self._rest(value(), verdict.strays)}
+        rest: str | None = self._rest(value(), verdict.strays)
+        if older := [name for name in verdict.strays if name in of_before]:
+            there = rest_of(value(), older, inside="before", wrapped=self.wrapped)
+            rest = with_parts(rest, dict.fromkeys(older, there))
+        kept = record | {column: rest}
         return Taken(kept, None, strays, tuple(part(column, name) for name in left))
 
     def _rest(self, value: bytes, strays: Sequence[str]) -> str:
