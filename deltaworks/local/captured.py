@@ -1,7 +1,7 @@
 """Whether the source database and its connector give what the project's tables read: else it never comes, unseen."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ _Wrong = tuple[str, str]
 _ANEW = 'then "deltaworks up", and "deltaworks source resnapshot" for the rows that are there'
 _MILLIS_UPTO = 3
 """Digits of a second: a timestamp with so many is a number of milliseconds in the connector's adaptive modes."""
+_SNAPSHOT = "snapshot.include.collection.list"
 _REPLACES = "value.converter.replace.null.with.default"
 _RELATIONS = """
     select c.oid::int, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind = 'p'
@@ -41,7 +42,12 @@ _PUBLISHED = """
 _PARTITIONS = """
     select n.nspname || '.' || c.relname from pg_partition_tree(%s) t join pg_class c on c.oid = t.relid
     join pg_namespace n on n.oid = c.relnamespace where t.isleaf and t.level > 0 order by 1"""
-
+_DESCENDANTS = """
+    with recursive down (oid) as (
+        select %s::oid union select i.inhrelid from pg_inherits i join down on i.inhparent = down.oid)
+    select n.nspname || '.' || c.relname from down join pg_class c using (oid)
+    join pg_namespace n on n.oid = c.relnamespace"""
+"""Of partitions and of tables that inherit."""
 _FORBIDDEN = """
     select rolname from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
 
@@ -128,6 +134,7 @@ def gaps(
         if missing is not None:
             yield missing
             continue
+        yield from _strangers(connection, name, _reads(table), relation, config, published)
         yield from _keys(name, table, relation, config)
         yield from _columns(name, table, relation, config, published.get(relation.name))
 
@@ -204,9 +211,28 @@ def _not_captured(
     return Gap(place=name, finding=finding, next_step=step)
 
 
+def _strangers(
+    connection: "psycopg.Connection[Any]",
+    name: str,
+    reads: Debezium,
+    relation: _Relation,
+    config: Mapping[str, str],
+    published: Iterable[str],
+) -> Iterator[Gap]:
+    """Captured tables that are called like the table's partitions and are none: their rows come as its own."""
+    lists = {setting: patterns for setting, patterns in config.items() if setting != _SNAPSHOT}  # changes come anyway
+    called = [one for one in sorted(published) if reads.is_partition(one) and _unlisted(name, one, lists) is None]
+    own = {one for (one,) in connection.execute(_DESCENDANTS, (relation.oid,))} if called else set()
+    for one in called:
+        if one not in own:
+            finding = f"takes the rows of {one} too, which partitions={reads.partitions!r} names and is none"
+            next_step = f'Name its partitions only; if rows of {one} have come, then "deltaworks rebuild {name}"'
+            yield Gap(place=name, finding=finding, next_step=next_step)
+
+
 def _unlisted(name: str, relation: str, config: Mapping[str, str]) -> Gap | None:
     """By which of its lists the connector leaves a table of the source out."""
-    for setting in ("table.include.list", "snapshot.include.collection.list"):
+    for setting in ("table.include.list", _SNAPSHOT):
         patterns = config.get(setting)
         if patterns is not None and not _listed(patterns, relation):
             finding = f"{relation} is not in the connector's {setting}"

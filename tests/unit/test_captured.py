@@ -221,6 +221,49 @@ def test_partitions_that_are_declared_are_captured(source: "psycopg.Connection[A
     ]
 
 
+def test_a_table_that_is_called_like_a_partition_is_told(source: "psycopg.Connection[Any]") -> None:
+    """Its rows would be taken for the table's; not those of one that does not come, nor of one that inherits."""
+    reads = debezium("bronze.changes", table="public.parts", partitions="public.parts_*")
+    keys, columns = latest(keys=("id", "day")), (ID, column("day", "date"))
+    table = Table(app="shop", reads=reads, kept_as=keys, owner="tests", columns=columns)
+    source.execute("create table parts_archive (id int, day date, primary key (id, day))")
+    source.execute("create table parts_then partition of parts for values from ('2025-01-01') to ('2026-01-01')")
+    source.execute("create table parts_once () inherits (parts_archive)")
+
+    def found(**config: str) -> list[tuple[str, str]]:
+        return told(source, table, **({"table.include.list": "public.[a-z_]+"} | config))
+
+    unpublished = found()
+    source.execute("alter publication pub add table only parts_archive")
+    published = found(**{"snapshot.include.collection.list": "public.parts, public.parts_(now|then)"})
+    excluded = found(**{"table.include.list": "", "table.exclude.list": "public.parts_archive"})
+    unlisted = found(**{"table.include.list": "public.parts, public.parts_now, public.parts_then"})
+    source.execute("alter publication pub set (publish_via_partition_root = true)")
+    by_root = found()
+
+    finding = "takes the rows of public.parts_archive too, which partitions='public.parts_*' names and is none"
+    assert (published, by_root) == ([("silver.t", finding)],) * 2
+    assert unpublished == excluded == unlisted == []
+
+
+def test_tables_that_inherit_are_partitions(source: "psycopg.Connection[Any]") -> None:
+    """As before Postgres had any, however deep; others of such a name are none."""
+    source.execute(
+        "create table logs (id int primary key); create table logs_now () inherits (logs);"
+        "create table logs_then () inherits (logs); create table logs_once () inherits (logs_then);"
+        "alter publication pub add table logs"
+    )
+    reads = debezium("bronze.changes", table="public.logs", partitions="public.logs_*")
+    table = Table(app="shop", reads=reads, kept_as=latest(keys=("id",)), owner="tests", columns=(ID,))
+    listed = {"table.include.list": "public.[a-z_]+"}
+
+    own = told(source, table, **listed)
+    source.execute("create table logs_audit (id int primary key); alter publication pub add table logs_audit")
+
+    finding = "takes the rows of public.logs_audit too, which partitions='public.logs_*' names and is none"
+    assert (own, told(source, table, **listed)) == ([], [("silver.t", finding)])
+
+
 def test_partitions_published_as_their_table_are_captured(source: "psycopg.Connection[Any]") -> None:
     """As the finding says."""
     source.execute("alter publication pub set (publish_via_partition_root = true)")
