@@ -43,6 +43,7 @@ def work(
         going.wait(transactions // 3)
     going.must_go_on()
     say(f"done: {dict(going.done)}")
+    leave_rows(dsn, shapes, chance)
     changes.settle(settings, dsn)
     code = changes.driver(settings).wait(timeout=changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes))
     assert code == 0, f"the driver ended with {code}: see {settings.logs / 'changes.log'}"
@@ -58,6 +59,28 @@ def _read_beside(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
             sql.SQL("insert into {} values ('now', 'execute-snapshot', {})").format(
                 sql.Identifier(*SIGNALS.split(".")),
                 sql.Literal(f'{{"data-collections": [{",".join(some)}], "type": "incremental"}}'),
+            )
+        )
+
+
+def leave_rows(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
+    """A row in each table, one of which is changed: whatever chance has left there, something is compared."""
+    with psycopg.connect(dsn) as connection:
+        for shape in shapes:
+            if connection.execute(sql.SQL("select from {} limit 1").format(shape.ident)).fetchone() is None:
+                row = dict(zip(shape.keys, shape.key(0), strict=True)) | shape.values(chance)
+                connection.execute(
+                    sql.SQL("insert into {} ({}) values ({})").format(
+                        shape.ident,
+                        sql.SQL(", ").join(map(sql.Identifier, row)),
+                        sql.SQL(", ").join([sql.Placeholder()] * len(row)),
+                    ),
+                    tuple(row.values()),
+                )
+        changed = chance.choice(shapes)
+        connection.execute(
+            sql.SQL("update {table} set {value} = {value} where ctid = (select ctid from {table} limit 1)").format(
+                table=changed.ident, value=sql.Identifier(changed.values_of[0].name)
             )
         )
 
@@ -78,20 +101,35 @@ def _captured(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
     with psycopg.connect(settings.source_dsn()) as connection:
         told = list(gaps(connection, found[1], declared))
     yield from (f"doctor: {one.place}: {one.finding}" for one in told if one.place not in loose | texts)
-    yield from (f"doctor finds nothing at {name}" for name in (loose | texts) - {one.place for one in told})
+    yield from (f"doctor finds nothing at {name}" for name in sorted((loose | texts) - {one.place for one in told}))
 
 
 def differences(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
     """Where tables of now, or the current states of histories, are not what the source has; gaps; red books."""
+    ended = 0
     for shape in shapes:
         there = _there(settings.source_dsn(), shape)
-        now, then = (_rows(settings, name) for name in tables(shape))
-        yield from _differs(shape.name, shape, there, now)
-        yield from _differs(f"{shape.name}_then", shape, there, [row for row in then if row["is_current"]])
-        yield from _gaps(shape, then, _rows(settings, f"{shape.name}_then__deleted"))
+        now, then, ends = (_rows(settings, name) for name in (*tables(shape), f"{shape.name}_then__deleted"))
+        ended += sum(not row["is_current"] for row in then)
+        yield from compared(shape, there=there, now=now, then=then, ends=ends)
+    if not ended:
+        yield "no history has a state that has ended"
     yield from changes.books(settings)
     with Picture(catalog.load(settings.project), settings.lake) as picture:
         yield from (f"{one.invariant} {one.place}: {one.finding}" for one in check(picture, at_rest=False))
+
+
+def compared(
+    shape: Shape, *, there: Sequence[Row], now: Sequence[Row], then: Sequence[Row], ends: Sequence[Row]
+) -> Iterator[str]:
+    """What is not as it must be of one shape: where nothing is there, nothing was found out."""
+    current = [row for row in then if row["is_current"]]
+    for place, rows in (("in the source", there), ("in the lake", now), ("current in its history", current)):
+        if not rows:
+            yield f"{shape.name} ({_told(shape)}): no row {place}"
+    yield from _differs(shape.name, shape, there, now)
+    yield from _differs(f"{shape.name}_then", shape, there, current)
+    yield from _gaps(shape, then, ends)
 
 
 def _there(dsn: str, shape: Shape) -> list[Row]:
@@ -116,7 +154,8 @@ def _differs(name: str, shape: Shape, there: Sequence[Row], lake: Sequence[Row])
         if keys:
             yield f"{name} ({_told(shape)}): {len(keys)} rows {what}, such as {sorted(keys, key=str)[:3]}"
     for one in shape.columns:
-        unlike = [key for key in wanted.keys() & found.keys() if wanted[key][one.name] != found[key][one.name]]
+        both = [key for key in wanted if key in found]
+        unlike = [key for key in both if wanted[key][one.name] != found[key][one.name]]
         if unlike:
             said, is_now = found[unlike[0]][one.name], wanted[unlike[0]][one.name]
             yield f"{name}.{one.name} ({one.ddl}): {len(unlike)} differ, such as {said!r} for {is_now!r}"

@@ -1,7 +1,10 @@
 """The tables that are drawn for the workload through Debezium: Postgres makes them, and the catalog finds nothing."""
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -12,35 +15,55 @@ from tests.chaos.changes import PROJECT
 from tests.scratch_postgres import ScratchPostgres
 from tests.shapes.drawn import drawn
 from tests.shapes.kinds import KINDS
-from tests.shapes.shape import ALL_KEYED, shapes
+from tests.shapes.shape import ALL_KEYED, Shape, shapes
+from tests.shapes.worked import compared, leave_rows
 
 
 def test_forty_shapes_are_tables_and_declarations(tmp_path: Path, postgres: ScratchPostgres) -> None:
-    """Of each kind of column and each way of keys some; the schema may be carried out twice, as each `up` does."""
+    """Of each kind of column and each way of keys some; the schema may be carried out twice, as each `up` does.
+
+    In the end each has a row, and one of them a change, so that something is compared.
+    """
     chance = seeded()
     made = shapes(chance, 40)
     project = Path(shutil.copytree(PROJECT, tmp_path / "project"))
     drawn(made)(project)
     schema = (project / "schema.sql").read_text()
+    dsn = postgres.database("shapes")
 
-    with psycopg.connect(postgres.database("shapes"), autocommit=True) as connection:
+    with psycopg.connect(dsn, autocommit=True) as connection:
         if not connection.execute("select from pg_roles where rolname = 'debezium'").fetchone():
             connection.execute("create role debezium")
         for _ in range(2):
             connection.execute(schema)
-        for shape in made:
-            values = shape.values(chance)
-            row = dict(zip(shape.keys, shape.key(1), strict=True)) | values
-            connection.execute(
-                sql.SQL("insert into {} ({}) values ({})").format(
-                    shape.ident,
-                    sql.SQL(", ").join(map(sql.Identifier, row)),
-                    sql.SQL(", ").join([sql.Placeholder()] * len(row)),
-                ),
-                tuple(row.values()),
-            )
-            assert len(connection.execute(shape.shown()).fetchall()) == 1
+        leave_rows(dsn, made, chance)
+        first = versions(connection, made)
+        leave_rows(dsn, made, chance)
+        then = versions(connection, made)
+        assert all(len(connection.execute(shape.shown()).fetchall()) == 1 for shape in made)
 
+    assert [len(rows) for rows in (*first.values(), *then.values())] == [1] * 2 * len(made)
+    assert len([name for name in first if first[name] != then[name]]) == 1
     assert len(catalog.load(project).tables) == 1 + 2 * len(made)
     assert {one.kind for shape in made for one in shape.values_of} == {*KINDS}
     assert {shape.keyed for shape in made} == {*ALL_KEYED}
+
+
+def versions(connection: "psycopg.Connection[Any]", made: Sequence[Shape]) -> dict[str, list[Any]]:
+    """By table which transactions its rows are of."""
+    query = sql.SQL("select xmin::text from {}")
+    return {shape.name: connection.execute(query.format(shape.ident)).fetchall() for shape in made}
+
+
+def test_nothing_beside_nothing_is_a_finding() -> None:
+    """Where no row came there is no difference either."""
+    (given,) = shapes(seeded(), 1)
+    shape = replace(given, keyed="nothing", full=True, parted=False)
+    row = {one.name: one.kind.texts[0] for one in shape.columns}
+    state = row | {"is_current": True, "_source": "1", "valid_from": 1, "valid_to": None}
+
+    assert [*compared(shape, there=[row], now=[row], then=[state], ends=[])] == []
+    assert [*compared(shape, there=[], now=[], then=[], ends=[])] == [
+        f"{shape.name} (nothing, full): no row {place}"
+        for place in ("in the source", "in the lake", "current in its history")
+    ]
