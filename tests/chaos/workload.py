@@ -29,6 +29,10 @@ KEYS = 40
 LARGE = 1_000
 LARGE_ROWS = 120
 BODY_BYTES = 9_000  # above what fits into a page, so stored out of line
+_SECONDS_MIN = 120.0
+"""Sessions that have just begun, beside a Connect that starts."""
+_SECONDS_A_TRANSACTION = 1.0
+"""It takes a tenth, pauses included; the rest is for a busy machine."""
 _LOCK_WAIT = "400ms"  # two sessions that wait for each other: one gives up
 
 
@@ -150,9 +154,9 @@ class Workload:
         for session in self._sessions:
             session.join(timeout=60)
 
-    def wait(self, transactions: int, *, seconds_max: float = 120) -> None:
+    def wait(self, transactions: int) -> None:
         """Wait until so many more transactions were committed."""
-        wanted, until = self.done["committed"] + transactions, time.monotonic() + seconds_max
+        wanted, until = self.done["committed"] + transactions, time.monotonic() + seconds_max(transactions)
         while self.done["committed"] < wanted:
             self.must_go_on()
             assert time.monotonic() < until, f"the workload is too slow: {dict(self.done)}"
@@ -163,6 +167,11 @@ class Workload:
         for session in self._sessions:
             if session.error is not None:
                 raise session.error
+
+
+def seconds_max(transactions: int) -> float:
+    """So long so many transactions may take before something is wrong."""
+    return _SECONDS_MIN + _SECONDS_A_TRANSACTION * transactions
 
 
 class Session(threading.Thread):

@@ -1,17 +1,22 @@
 """The tables that are drawn for the workload through Debezium: Postgres makes them, and the catalog finds nothing."""
 
+import itertools
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from deltaworks import catalog
 from tests.chance import seeded
 from tests.chaos.changes import PROJECT
+from tests.chaos.workload import Workload
 from tests.scratch_postgres import ScratchPostgres
 from tests.shapes.drawn import drawn
 from tests.shapes.kinds import KINDS
@@ -67,3 +72,18 @@ def test_nothing_beside_nothing_is_a_finding() -> None:
         f"{shape.name} (nothing, full): no row {place}"
         for place in ("in the source", "in the lake", "current in its history")
     ]
+
+
+@pytest.mark.parametrize(("committed", "too_slow"), [(1, False), (0, True)])
+def test_more_transactions_may_take_longer(monkeypatch: pytest.MonkeyPatch, committed: int, *, too_slow: bool) -> None:
+    """A busy machine makes two in a second; one that makes none is not waited for."""
+    going, seconds = Workload("", chance=seeded(), tables=(), pause=0, sessions=0), itertools.count(step=0.5)
+
+    def pass_time(_: float) -> None:
+        going.done["committed"] += committed
+
+    monkeypatch.setattr("tests.chaos.workload.time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=pass_time))
+
+    with pytest.raises(AssertionError, match="too slow") if too_slow else nullcontext():
+        going.wait(1_000)
+    assert going.done["committed"] == (0 if too_slow else 1_000)
