@@ -134,6 +134,7 @@ class Workload:
         self._sessions = [
             Session(
                 dsn,
+                number=number,
                 chance=Random(chance.randrange(2**32)),
                 tables=tables,
                 pause=pause,
@@ -141,7 +142,7 @@ class Workload:
                 done=self.done,
                 steps=steps or _STEPS,
             )
-            for _ in range(sessions)
+            for number in range(sessions)
         ]
 
     def __enter__(self) -> Self:
@@ -153,6 +154,7 @@ class Workload:
         self._stop.set()
         for session in self._sessions:
             session.join(timeout=60)
+            assert not session.is_alive(), f"{session.name} still works, and what it does would be compared"
 
     def wait(self, transactions: int) -> None:
         """Wait until so many more transactions were committed."""
@@ -181,6 +183,7 @@ class Session(threading.Thread):
         self,
         dsn: str,
         *,
+        number: int,
         chance: Random,
         tables: Sequence[Worked],
         pause: float,
@@ -188,8 +191,9 @@ class Session(threading.Thread):
         done: Counter[str],
         steps: "Mapping[Step, float]",
     ) -> None:
-        """Prepare."""
-        super().__init__(name="session", daemon=True)
+        """Prepare. `number`: among the sessions."""
+        super().__init__(name=f"session {number}", daemon=True)
+        self.number = number
         self.dsn, self.chance, self.tables, self.pause, self.done = dsn, chance, tables, pause, done
         self.stop_asked, self.steps = stop, steps
         self.error: Exception | None = None
@@ -267,7 +271,7 @@ class Session(threading.Thread):
             self._set(connection, table, old, dict(zip(table.keys, new, strict=True)))
 
     def _swap(self, connection: Connection, table: Worked) -> None:
-        one, other, between = self._key(table), self._key(table), table.key(-1 - threading.get_ident() % 1000)
+        one, other, between = self._key(table), self._key(table), table.key(-1 - self.number)
         for old, new in ((one, between), (other, one), (between, other)):
             self._rename(connection, table, old, new)
 

@@ -15,7 +15,7 @@ from deltaworks.local import connect, stack
 from deltaworks.local.captured import gaps
 from deltaworks.settings import Settings
 from tests.chaos import changes
-from tests.chaos.workload import OF_ROWS, Workload
+from tests.chaos.workload import OF_ROWS, Workload, seconds_max
 from tests.running_stack import wait_until
 from tests.shapes.drawn import SIGNALS, tables
 from tests.shapes.shape import Shape
@@ -45,7 +45,8 @@ def work(
     say(f"done: {dict(going.done)}")
     leave_rows(dsn, shapes, chance)
     changes.settle(settings, dsn)
-    code = changes.driver(settings).wait(timeout=changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes))
+    seconds = changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes) + seconds_max(transactions)
+    code = changes.driver(settings).wait(timeout=seconds)
     assert code == 0, f"the driver ended with {code}: see {settings.logs / 'changes.log'}"
     return [*_captured(settings, shapes), *differences(settings, shapes)]
 

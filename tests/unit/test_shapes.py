@@ -2,10 +2,14 @@
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +20,7 @@ from psycopg import sql
 from deltaworks import catalog
 from tests.chance import seeded
 from tests.chaos.changes import PROJECT
-from tests.chaos.workload import Workload
+from tests.chaos.workload import OF_ROWS, PLAIN, Session, Workload
 from tests.scratch_postgres import ScratchPostgres
 from tests.shapes.drawn import drawn
 from tests.shapes.kinds import KINDS
@@ -87,3 +91,33 @@ def test_more_transactions_may_take_longer(monkeypatch: pytest.MonkeyPatch, comm
     with pytest.raises(AssertionError, match="too slow") if too_slow else nullcontext():
         going.wait(1_000)
     assert going.done["committed"] == (0 if too_slow else 1_000)
+
+
+class Noted:
+    """Instead of a connection: carries nothing out, and notes the values that statements are given."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def execute(self, _statement: sql.Composable, values: Any) -> None:
+        """As a connection's."""
+        self.values.append(values)
+
+
+def test_a_seed_repeats_the_keys_that_are_swapped() -> None:
+    """In whatever thread; sessions have keys between of their own."""
+    (swap,) = (step for step in OF_ROWS if step.__name__ == "_swap")
+
+    def swapped(number: int) -> list[Any]:
+        connection, chance = Noted(), Random(7)
+        session = Session(
+            "", number=number, chance=chance, tables=(PLAIN,), pause=0, stop=Event(), done=Counter(), steps=OF_ROWS
+        )
+        swap(session, connection, PLAIN)  # type: ignore[arg-type]  # see Noted
+        return connection.values
+
+    with ThreadPoolExecutor(1) as other:
+        elsewhere = other.submit(swapped, 0).result()
+
+    assert len(elsewhere) == 3
+    assert swapped(0) == elsewhere != swapped(1)
