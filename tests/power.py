@@ -46,7 +46,7 @@ class Power:
         """Lose names from some moment on, and of other new files, of all tables or of one, some of what is in them."""
         new = [file for file in _files(self.lake) if self._held.get(file) != _known(file)]
         held = set(self._held.values())  # under another name, as links are
-        new.sort(key=lambda file: file.stat().st_ctime_ns)
+        new.sort(key=lambda file: (file.stat().st_ctime_ns, str(file)))
         last = chance.choice([len(new), chance.randrange(len(new) + 1)])
         for file in new[last:]:
             file.unlink()

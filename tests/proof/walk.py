@@ -66,6 +66,8 @@ class Walk:
     after: dict[str, Lake] = field(default_factory=dict)
     """Per step, the rows that it left in peace."""
     deaths_died: int = 0
+    lost: int = 0
+    """So many files power cuts have taken, or torn."""
 
     def __post_init__(self) -> None:
         """Draw the rows."""
@@ -139,6 +141,7 @@ class Walk:
                     Finding("disk", one, "it was there before the power cut", "Repeat") for one in power.forgotten()
                 )
                 power.back()
+                self.lost += power.lost
 
             self.live(settings, deaths[0].step, died=None if power_cut is None else lose)
         missed = [Finding("drill", str(death), "the point was not reached", "Repeat with the seed") for death in left]

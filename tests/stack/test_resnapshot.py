@@ -71,7 +71,7 @@ def test_a_new_life_reads_the_source_anew(tmp_path: Path) -> None:
     assert {one[0] for one in found[:2]} == {"shop"}
     assert [one[1:3] for one in found[2:4]] == [("r", "customers"), ("r", "customers")]
     assert found[3][3] == "last"
-    assert found[-1] == ("shop-1", "u", "customers", "false")
+    assert found[-1] == ("shop-1", "u", "customers", "None")  # the connector leaves its default out
     assert old is None
     assert new is not None
     assert new["active"]

@@ -9,7 +9,7 @@ from tests.proof import walk as walking
 from tests.proof.workloads import WORKLOADS, Workload
 from tests.unit.test_deaths import ArrowOwner, walked
 
-CUTS = 12
+CUTS = 8
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,9 @@ def test_power_cut_behind_any_write_loses_nothing(tmp_path: Path, workload: Work
     """The next owner balances, the rows are as in peace, and what the disk was asked to hold is there."""
     chance, walk = seeded(), walked(workload, tmp_path)
     every = list(walk.cuts(chance))
+    assert every
 
     for death in chance.sample(every, min(CUTS, len(every))):
         assert not walk.die([death], power_cut=chance), f"seed {walk.seed}: {death}"
+
+    assert walk.lost
