@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +22,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import HOOKS_OFF, TXN_APP, OwnedTable
 from deltaworks.engine.log import ROWS_ADDED, ROWS_DELETED, ROWS_UPDATED
@@ -32,7 +35,7 @@ from deltaworks.engine.stage import OtherCommitError, TakenError
 from deltaworks.engine.values import tuples, unsliced
 from deltaworks.errors import CommitLostError, ForeignCommitError, LakeError
 
-__all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "sound"]
+__all__ = ["Clause", "Committer", "Guard", "Merge", "Rows", "is_bounded", "literal", "pruning", "sound"]
 
 Rows: TypeAlias = pa.Table | DataFrame
 Keys: TypeAlias = AbstractSet[Key]
@@ -514,6 +517,15 @@ def _keys_equal(how: Merge) -> str:
 def is_bounded(kind: pa.DataType) -> bool:
     """Whether a file's statistics of such a column can be trusted to hold all its values."""
     return any(test(kind) for test in _BOUNDED)
+
+
+def pruning(rows: pa.Table, names: Iterable[str]) -> ds.Expression | None:
+    """Whether a row's values of these columns are among those of `rows`, to leave files out by their statistics.
+
+    Asked of those columns alone whose statistics can be trusted, None where there are none: who reads filters the rest.
+    """
+    trusted = [name for name in names if is_bounded(rows.schema.field(name).type)]
+    return reduce(and_, (ds.field(name).isin(pc.unique(rows[name])) for name in trusted)) if trusted else None
 
 
 def literal(value: Any) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -114,3 +115,22 @@ def test_keys_that_memory_cannot_hold_are_looked_up(
     assert bounded == whole
     assert max(held) < most or keys_max == 10
     assert modes == {0: {True, False}, 1_500: {True, False}}.get(bytes_max, {False})
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_copy_is_found_in_a_file_whose_statistics_miss_its_decimal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Those of a long decimal are a double, below the only value of its file or above it."""
+    monkeypatch.setattr(append, "BYTES_MAX", 0)
+    schema = pa.schema([("k", pa.string()), ("d", pa.decimal128(20, 2)), ("_arrived", pa.timestamp("us", "UTC"))])
+    entry = Entry(kind="create", app="tests", epoch=1)
+    table = OwnedTable(name="silver.events", path=tmp_path / "events", schema=schema, entry=entry)
+    event = {"k": "a", "d": Decimal("123456789012345678.91"), "_arrived": NOON}
+    rows = pa.Table.from_pylist([event], schema=schema)
+    counts = Counts(read=1, taken=1)
+    BY_ARROW.commit(table, rows, table.entry.follow("batch", counts=counts, ingest_seq=1))
+
+    again = Seen(table, by=("k", "d"), within=WITHIN).first_ones(rows, alone=alone)
+
+    assert again.num_rows == 0

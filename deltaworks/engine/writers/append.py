@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from deltaworks.engine.commit import Committer, Rows
+from deltaworks.engine.commit import Committer, Rows, pruning
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts, Replay
 from deltaworks.engine.expiry import still_kept, taken_of
@@ -278,8 +278,8 @@ class Seen:
     def _look_up(self, rows: pa.Table, since: datetime, until: datetime) -> None:
         """Only keys of these rows: between the first and the last of them may lie months."""
         where = (ds.field("_arrived") >= pa.scalar(since)) & (ds.field("_arrived") <= pa.scalar(until))
-        for name in self.by:  # a column alone may have few values
-            where &= ds.field(name).isin(pc.unique(rows[name]))
+        mentioned = pruning(rows, self.by)  # a column alone may have few values
+        where = where if mentioned is None else where & mentioned
         mine = {key for key, _ in self._pairs(rows)}
         self._know((key, arrived) for key, arrived in self._pairs(self._read(where)) if key in mine)
         self._since = None

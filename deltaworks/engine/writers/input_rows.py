@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.engine.collect import collected
-from deltaworks.engine.commit import Rows
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.commit import Rows, pruning
 from deltaworks.engine.entry import Unfit
 from deltaworks.engine.feed import CHANGE
 from deltaworks.engine.halves import TooManyError, Try
@@ -118,9 +117,7 @@ class InputRows:
         return frame(spark, _but(rows, out) if isinstance(rows, pa.Table) else rows)
 
     def _those(self, name: str, keys: pa.Table) -> pa.Table:
-        first = keys.column_names[0]
-        mine = ds.field(first).isin(keys[first].unique())
-        return semi(self.sources[name].table.read(self._columns(name), where=mine), keys)
+        return semi(self.sources[name].table.read(self._columns(name), where=pruning(keys, keys.column_names)), keys)
 
     def _columns(self, name: str) -> list[str]:
         source = self.sources[name]

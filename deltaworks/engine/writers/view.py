@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
-from operator import and_
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
-from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.commit import Committer, Rows, pruning
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import TooManyError, Try
@@ -418,9 +416,8 @@ class ViewWriter:
         names, found = self.key_schema.names, [touched.keys]
         out = self._left_out(self.progress.unfit)
         for part in touched.parts:
-            fields = [ds.field(name).isin(part[name].unique()) for name in part.column_names]
             try:
-                there = self.table.read(names, where=reduce(and_, fields), bytes_max=bytes_max)
+                there = self.table.read(names, where=pruning(part, part.column_names), bytes_max=bytes_max)
             except TooMuchError:
                 return replace(touched, keys=None, parts=())
             keys = only(spark, computed.select(names), part)
