@@ -233,6 +233,20 @@ def test_keys_of_bytes_are_named_and_read_back() -> None:
     assert places_as_keys(keys_as_places(keys), schema) == keys
 
 
+@pytest.mark.parametrize(
+    "other", ["things/00000/00000000000000000001", "[]", '["ff"]', '["ff", "2024-10-04", "1"]', '["zz", "2024-10-04"]',
+              '["ff", "soon"]', '["FF", "2024-10-04"]']
+)  # fmt: skip
+def test_places_that_are_no_keys_of_this_kind_are_left_out(other: str) -> None:
+    """What tells rows apart was declared otherwise when they were written."""
+    schema = pa.schema([("key", pa.binary()), ("day", pa.date32())])
+    keys = pa.table({"key": [b"\xff\x00", None], "day": pa.array([20_000, 0], pa.date32())}, schema=schema)
+    first, second = keys_as_places(keys)
+
+    assert places_as_keys([first, other, second], schema) == keys
+    assert places_as_keys([other], schema) == schema.empty_table()
+
+
 def test_keys_are_not_written_as_text_where_nothing_is_left_out(tmp_path: Path) -> None:
     """Each batch would pay for it; these cannot be."""
     fitting = Table(tmp_path, bad=()).fitting

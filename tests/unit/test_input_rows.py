@@ -40,3 +40,14 @@ def test_row_is_found_in_a_file_whose_statistics_miss_its_decimal(tmp_path: Path
     found = looked_up(tmp_path, keys, place)
 
     assert found == ["a"]
+
+
+def test_rows_that_were_named_by_other_keys_are_not_there(tmp_path: Path) -> None:
+    """By coordinates, by one key fewer or more, by values of another type: the input was declared otherwise then."""
+    others = ["things/00000/00000000000000000000", '["a"]', '["123456789012345678.91", "a", "b"]', '["a", "a"]']
+    others += ['["123456789012345678.9", "a"]', '["123456789012345678.915", "a"]']
+
+    found = looked_up(tmp_path, ("amount", "kind"), *others, '["123456789012345678.91", "a"]')
+
+    assert found == ["a"]
+    assert looked_up(tmp_path / "none", ("amount", "kind"), *others) == []
