@@ -1,7 +1,7 @@
 """Of the copies of an event the first one counts: found by looking at few rows, as by looking at all of them."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers import append
-from deltaworks.engine.writers.append import Seen
+from deltaworks.engine.writers.append import Key, Seen
 from tests.chance import seeded
 from tests.flows import BY_ARROW
 
@@ -86,7 +86,7 @@ def test_keys_that_memory_cannot_hold_are_looked_up(
         shift = timedelta(minutes=7 * number + (200 if number > 15 else 0))
         at = [moment + shift for moment in one["_arrived"].to_pylist()]
         batches[number] = one.set_column(3, SCHEMA.field("_arrived"), pa.array(at, SCHEMA.field("_arrived").type))
-    held, modes = list[int](), set[bool]()
+    held, modes, kept = list[int](), set[bool](), set[bool]()
 
     def taken(folder: str, seen_of: Callable[[OwnedTable], Seen]) -> list[int]:
         entry = Entry(kind="create", app="tests", epoch=1)
@@ -99,13 +99,14 @@ def test_keys_that_memory_cannot_hold_are_looked_up(
             counts = Counts(read=rows.num_rows, taken=found.num_rows)
             BY_ARROW.commit(table, found, table.entry.follow("batch", counts=counts, ingest_seq=seq))
             seen.accept(found)
+            kept.add(seen._since is not None)
             numbers += found["number"].to_pylist()
         return numbers
 
     whole = taken("whole", lambda table: Seen(table, by=("id", "kind"), within=WITHIN))
     most, known = max(held), modes == {False}
-    held.clear()
-    modes.clear()
+    for one in (held, modes, kept):
+        one.clear()
     monkeypatch.setattr(append, "BYTES_MAX", bytes_max)
     monkeypatch.setattr(append, "KEYS_MAX", keys_max)
     bounded = taken("bounded", lambda table: Seen(table, by=("id", "kind"), within=WITHIN))
@@ -113,8 +114,37 @@ def test_keys_that_memory_cannot_hold_are_looked_up(
     assert known
     assert len(whole) < sum(one.num_rows for one in batches)
     assert bounded == whole
-    assert max(held) < most or keys_max == 10
-    assert modes == {0: {True, False}, 1_500: {True, False}}.get(bytes_max, {False})
+    assert modes == kept == {True, False}
+    # those of a batch, or few with those of one
+    assert max(held) <= {(0, 10**6): 20, (2**24, 10): 30}.get((bytes_max, keys_max), most)
+
+
+def test_rows_that_are_too_many_to_be_remembered_are_not_read_whole_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few bytes they take; until a time comes of which there are few."""
+    monkeypatch.setattr(append, "KEYS_MAX", 10)
+    entry = Entry(kind="create", app="tests", epoch=1)
+    table = OwnedTable(name="silver.events", path=tmp_path / "events", schema=SCHEMA, entry=entry)
+    there = [{"id": str(number), "kind": 1, "number": number, "_arrived": NOON} for number in range(11)]
+    counts = Counts(read=11, taken=11)
+    rows = pa.Table.from_pylist(there, schema=SCHEMA)
+    BY_ARROW.commit(table, rows, table.entry.follow("batch", counts=counts, ingest_seq=1))
+    known, know = list[int](), Seen._know
+
+    def counted(seen: Seen, pairs: Iterable[tuple[Key, datetime]]) -> None:
+        know(seen, pairs)
+        known.append(len(seen._times))
+
+    monkeypatch.setattr(Seen, "_know", counted)
+    seen = Seen(table, by=("id", "kind"), within=WITHIN)
+    for minutes in (0, 5, 10, 21):
+        copy = {**there[3], "_arrived": NOON + timedelta(minutes=minutes)}
+        found = seen.first_ones(pa.Table.from_pylist([copy], schema=SCHEMA))
+        seen.accept(found)
+
+        assert found.num_rows == (minutes > 10)
+    assert known == [1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -38,7 +38,7 @@ Key = tuple[Any, ...]
 BYTES_MAX = 16 * 2**20
 """So much of the keys of a time is taken into memory at once; as Python's values it is some ten times as much..."""
 KEYS_MAX = 500_000
-"""...and so many are added to, before it is read anew."""
+"""...and so many at most, and are added to; what grows beyond is read anew."""
 
 
 class AppendWriter(OverBronze):
@@ -269,6 +269,8 @@ class Seen:
         try:
             rows = self._read(ds.field("_arrived") >= pa.scalar(since), bytes_max=BYTES_MAX)
         except TooMuchError:
+            rows = None
+        if rows is None or rows.num_rows > KEYS_MAX:  # more would be forgotten with the next that are accepted
             self._crowded = since + self.within
             return False
         self._know(self._pairs(rows))
