@@ -119,6 +119,22 @@ def test_keys_that_memory_cannot_hold_are_looked_up(
     assert max(held) <= {(0, 10**6): 20, (2**24, 10): 30}.get((bytes_max, keys_max), most)
 
 
+def test_keys_that_have_become_too_many_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the next that are accepted; they are read again for the batch after."""
+    monkeypatch.setattr(append, "KEYS_MAX", 10)
+    entry = Entry(kind="create", app="tests", epoch=1)
+    table = OwnedTable(name="silver.events", path=tmp_path / "events", schema=SCHEMA, entry=entry)
+    made = [{"id": str(number), "kind": 1, "number": number, "_arrived": NOON} for number in range(12)]
+    batches = [pa.Table.from_pylist(rows, schema=SCHEMA) for rows in (made[:10], made[10:11], made[11:])]
+    seen, known = Seen(table, by=("id", "kind"), within=WITHIN), list[tuple[bool, int]]()
+
+    for rows in batches:
+        seen.accept(seen.first_ones(rows))
+        known.append((seen._since is not None, len(seen._times)))
+
+    assert known == [(True, 10), (True, 11), (False, 0)]
+
+
 def test_rows_that_are_too_many_to_be_remembered_are_not_read_whole_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
