@@ -82,7 +82,8 @@ class Choice:
         one = chance.choice([name for name, (kind, _) in COLUMNS.items() if kind != "binary"])
         values = [value for value in COLUMNS[one][1] if value != "\\"]  # conditions have no backslashes
         only = f"`{one}` {chance.choice(('=', '<>'))} {written(chance.choice(values))}"
-        return cls(("id", *some()), some(), groups, some(), parted, only)
+        dedupe = ("id", *(name for name in some() if COLUMNS[name][0] != "double"))
+        return cls(dedupe, some(), groups, some(), parted, only)
 
 
 def project(folder: Path, chance: Random) -> Choice:

@@ -246,6 +246,11 @@ def _keys(table: Readable) -> Iterator[Finding]:
         if kept_as.within and not kept_as.dedupe_by:
             next_step = "Say which columns are the same in a copy"
             yield table.at_field("kept_as", "within without dedupe_by finds no copies", next_step)
+        for column in _of(columns, kept_as.dedupe_by):
+            if column.type == "double":
+                finding = "tells copies, but is a double: NaN is like no value, not like NaN either"
+                next_step = "Take a column of another type, or declare it as decimal"
+                yield table.at_column(column.name, finding, next_step)
 
 
 def _by(table: Readable) -> Iterator[Finding]:

@@ -693,6 +693,20 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "copies known by a double",
+        [
+            Edit(NOTES, 'dedupe_by=("note_id",)', 'dedupe_by=("note_id", "words")'),
+            Edit(NOTES, 'Column("words", "int"', 'Column("words", "double"'),
+        ],
+        [
+            Finding(
+                place=f"{NOTES}:13",
+                finding="column words: tells copies, but is a double: NaN is like no value, not like NaN either",
+                next_step="Take a column of another type, or declare it as decimal",
+            )
+        ],
+    ),
+    Mistake(
         "wire of a plain type",
         [Edit(NOTES, 'Column("words", "int", null=False', 'Column("words", "int", null=False, wire="millis"')],
         [

@@ -228,8 +228,7 @@ class Seen:
     def _suspects(self, rows: pa.Table) -> npt.NDArray[np.int64]:
         """Places, in order, of the rows that may be copies.
 
-        A row whose key comes once here, and whose first key column no known key shares, is none. Values are compared as
-        Arrow does: to it -0.0 is not 0.0, so the parser makes the one of the other.
+        A row whose key comes once here, and whose first key column no known key shares, is none.
         """
         places = np.arange(rows.num_rows)
         if len(self._times) >= rows.num_rows:  # to look each up costs less than to list what is known
