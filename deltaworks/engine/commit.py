@@ -3,6 +3,7 @@
 Both ways carry the same entry and the same txn, expect the same version, and leave the same rows.
 """
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -49,6 +50,8 @@ _CONDITION_MAX = 2**13
 _VALUES_PRUNED_MAX = 20
 """Of more values DataFusion asks no statistics: their bounds prune files then."""
 _MILLISECOND = 1_000  # in the microseconds of our timestamps
+_TOO_LONG = re.compile(r"is too (large|small) to store in a Decimal\d+ of precision")
+"""What Arrow in delta-rs says of an exact number that has too many digits."""
 There: TypeAlias = Mapping[Key, bool]
 """Of each key of a batch whether the table has it."""
 Guard = Callable[[], None]
@@ -243,12 +246,12 @@ class Committer:
                 merged = merged.when_not_matched_insert(dict(clause.set), clause.when)
         try:
             merged.execute()
-        except pa.ArrowException:
-            raise
-        except ValueError:  # what Arrow in delta-rs says of an exact number that is too long; it quotes the number
+        except ValueError as error:
+            if not _TOO_LONG.search(str(error)):
+                raise
             finding = "a number that rows were put together into does not fit the declared type"
             step = f'Declare a longer one, then run "deltaworks rebuild {table.name}"'
-            raise LakeError(table.name, finding, step) from None
+            raise LakeError(table.name, finding, step) from None  # what Arrow says quotes the number
 
     def _replace(
         self, table: OwnedTable, rows: pa.Table, entry: Entry, condition: str, counted: Mapping[str, int]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from deltalake.exceptions import DeltaError
+from deltalake.table import TableMerger
 
 from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Counts, Entry, Position
@@ -74,6 +75,7 @@ def test_second_change_of_a_key_finds_the_first(tmp_path: Path, kind: pa.DataTyp
         (pa.int64(), 2**63 - 1, 1),
         (pa.int64(), -(2**63), -1),
         (pa.decimal128(5, 2), Decimal("999.99"), Decimal("0.01")),
+        (pa.decimal128(5, 2), Decimal("-999.99"), Decimal("-0.01")),
         (pa.decimal128(37, 0), Decimal("9" * 37), Decimal(1)),
     ],
 )
@@ -94,6 +96,26 @@ def test_sum_that_does_not_fit_is_refused(tmp_path: Path, kind: pa.DataType, mos
     table.reopen()
     assert is_tables_own(refused.value, None)
     assert (table.version, table.read().to_pylist()) == (1, [{"key": 1, "value": most}])
+
+
+@pytest.mark.parametrize("told", ["the predicate has no column", "a text is too large to store in a page"])
+def test_what_a_merge_raises_otherwise_is_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """delta-rs raises ValueError for more than numbers that are too long."""
+
+    def execute(merger: TableMerger) -> None:
+        del merger
+        raise ValueError(told)
+
+    table = owned(tmp_path, pa.int64())
+    commit(table, [{"key": 1, "value": "old"}], UPSERT[1])
+    monkeypatch.setattr(TableMerger, "execute", execute)
+
+    with pytest.raises(ValueError, match=told) as raised:
+        commit(table, [{"key": 1, "value": "new"}], *UPSERT)
+
+    assert type(raised.value) is ValueError
 
 
 KEYS: dict[str, tuple[pa.DataType, Callable[[int], object]]] = {
