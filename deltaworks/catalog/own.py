@@ -291,6 +291,10 @@ def _absent(table: Readable) -> Iterator[Finding]:
             finding = 'absent="kept" beside replica_identity="full": a row that gets other keys would lose it'
             next_step = "Take the column out and compute it in a table above; or keep the table by its records' key"
             yield table.at_column(column.name, finding, f"{next_step}, without replica_identity")
+        elif not column.null:
+            finding = 'absent="kept" with null=False: each new row without it is refused'
+            next_step = "Let it be null: what is inserted without it has null until the next snapshot"
+            yield table.at_column(column.name, finding, next_step)
 
 
 def _combine(table: Readable) -> Iterator[Finding]:

@@ -465,6 +465,21 @@ MISTAKES = [
         ],
     ),
     Mistake(
+        "absent of a column that may not be null",
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, "Table, json", "Table, debezium"),
+            Edit(MEMBERS, 'doc="Paid per year, in', 'absent="kept", doc="Paid per year, in'),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:13",
+                finding='column dues: absent="kept" with null=False: each new row without it is refused',
+                next_step="Let it be null: what is inserted without it has null until the next snapshot",
+            )
+        ],
+    ),
+    Mistake(
         "debezium partitions",
         [
             Edit(
