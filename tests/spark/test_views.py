@@ -229,6 +229,35 @@ def keys_from(members: DataFrame) -> DataFrame:
     """The windows of each."""
     return _windows(members)
 '''
+PAYERS_TABLE = '''"""Members by what they pay. One row per sum and member."""
+
+from deltaworks.words import Column, Table, view
+
+TABLE = Table(
+    app="tiny",
+    reads="silver.members",
+    kept_as=view(keys=("dues", "member_id")),
+    columns=(
+        Column("dues", "decimal(20,0)", null=False, doc="Paid per year, in euros."),
+        Column("member_id", "bigint", null=False, doc="Who pays it."),
+    ),
+    owner="tests",
+)
+'''
+PAYERS_TRANSFORM = '''"""Members to payers."""
+
+from pyspark.sql import DataFrame
+
+
+def transform(members: DataFrame) -> DataFrame:
+    """Say who pays what."""
+    return members.select("dues", "member_id")
+
+
+def keys_from(members: DataFrame) -> DataFrame:
+    """All who pay the same."""
+    return members.select("dues")
+'''
 VIEWS = ("gold.notes_with_members", "gold.neighbours")
 CITIES, MEMBERS = ("Rome", "Oslo", "Bonn"), 6
 NOTES = FOUND_MAX  # where more raise at once, the table is set aside
@@ -348,6 +377,25 @@ def test_a_part_touches_keys_that_are_left_out(spark: SparkSession, tmp_path: Pa
 
     assert rows == [[], [("n2", "Rome", 4.0)], [("n2", "Oslo", 4.0)], [("n1", "Bonn", 2.0), ("n2", "Oslo", 4.0)]]
     assert owner.verdicts() == {"ok"}
+
+
+def test_a_part_touches_keys_in_a_file_whose_statistics_miss_its_decimal(spark: SparkSession, tmp_path: Path) -> None:
+    """Those of a long decimal are a double, below the only value of its file or above it."""
+    copy = with_views(tmp_path / "project")
+    copy.edit("tables/silver/members/table.py", "decimal(8,2)", "decimal(20,0)")
+    copy.write("tables/gold/payers/table.py", PAYERS_TABLE)
+    copy.write("tables/gold/payers/transform.py", PAYERS_TRANSFORM)
+    copy.write("tables/gold/payers/cases/none.yml", "doc: None.\ngiven: {silver.members: []}\nthen: {rows: []}\n")
+    copy.write("expectations/gold/payers.yml", "waived: made by a test\n")
+    settings = Settings.load(copy.folder, environment={}, data=tmp_path / "data")
+    owner = Owner(spark, settings, "tiny", only={"bronze.letters", "silver.members", "gold.payers"}, path="auto")
+    log, much, more = Log(), 12345678901234567891, 12345678901234567893
+    for at, dues in enumerate((much, more)):
+        log.send([change(1, ("Rome", dues), at + 1)])
+        owner.take(log.batch())
+    owner.turn()
+
+    assert [(row["dues"], row["member_id"]) for row in owner.rows("gold.payers")] == [(more, 1)]
 
 
 def test_parts_of_more_keys_than_can_be_read_let_all_be_computed(
