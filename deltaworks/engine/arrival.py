@@ -10,7 +10,7 @@ from pathlib import Path
 
 import deltalake
 
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.log import first_version
 from deltaworks.engine.through import Lineage, Through
 from deltaworks.errors import LakeError, NotArrivedError
@@ -98,7 +98,7 @@ def _not_refused(lineage: Lineage, table: str, topic: str, partition: int, offse
         aside = lineage.path(f"{name}__quarantine")
         if not deltalake.DeltaTable.is_deltatable(str(aside)):
             continue
-        rows = deltalake.DeltaTable(str(aside)).to_pyarrow_dataset().to_table(columns=["reason"], filter=where)
+        rows = dataset_of(deltalake.DeltaTable(str(aside))).to_table(columns=["reason"], filter=where)
         if rows.num_rows:
             finding = f"read, but refused by {name}: {rows['reason'][0].as_py()}"
             raise NotArrivedError(

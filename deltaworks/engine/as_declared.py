@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.own_columns import DAY_OF, OWN, PART_OF, addable, hidden
 from deltaworks.errors import LakeError
 from deltaworks.findings import Finding
@@ -81,12 +82,6 @@ def unread_topics(catalog: Catalog, lake: Path) -> Iterator[Finding]:
                 finding=f"has rows of topic {topic}, which it does not read any more",
                 next_step=_CLEAR,
             )
-
-
-def folder_of(name: str, lake: Path) -> Path:
-    """Where a table lies."""
-    layer, _, table = name.partition(".")
-    return lake / layer / table
 
 
 def everything(catalog: Catalog, lake: Path) -> list[Finding]:

@@ -25,10 +25,11 @@ from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held
 from deltaworks.engine.checker.replay import as_streamed
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.origin import told
@@ -111,7 +112,7 @@ def stage(
     patches = versions_in(lake, [table])  # before they are read
     chosen, others = even(table, catalog=catalog, lake=lake)
     bronze = declared.inputs[0] if has_events(declared) else None
-    held = {} if bronze is None else {bronze: Held(bronze, lake / bronze.replace(".", "/", 1))}
+    held = {} if bronze is None else {bronze: Held(bronze, folder_of(bronze, lake))}
     for name, version in (others | chosen).items():
         for one in laid_out(lake, name, version):
             held[one.name] = one
@@ -284,7 +285,7 @@ def _exchanged(
     try:
         with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spilled")}) as connection:
             for name, table in tables.items():
-                rows = table.to_pyarrow_dataset().scanner(columns=names, filter=among).to_reader()
+                rows = dataset_of(table).scanner(columns=names, filter=among).to_reader()
                 connection.register("rows", rows)
                 connection.execute(f'create table "{name}" as from rows')
             for name, one, other in (("gone", "before", "after"), ("come", "after", "before")):
@@ -338,7 +339,7 @@ def _follow(flow: Flow, name: str, changed: str, exchange: _Exchange, spark: Spa
 
 
 def _rows_in(table: OwnedTable, ranges: Ranges) -> int:
-    data = table.delta.to_pyarrow_dataset()
+    data = dataset_of(table.delta)
     return sum(
         data.count_rows(filter=(ds.field("_seq") >= first) & (ds.field("_seq") <= last)) for first, last in ranges
     )

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 BY_PRODUCER = "_by_producer"
@@ -122,6 +122,6 @@ def disbelieved(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.not_equal(micros, whole)
 
 
-def disbelieved_spark() -> "F.Column":  # type: ignore[name-defined]  # re-exported by pyspark without a stub
+def disbelieved_spark() -> Column:
     """The same for rows that are too many to collect."""
     return F.unix_micros("timestamp") % _MILLISECOND != 0

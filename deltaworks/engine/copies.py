@@ -6,7 +6,7 @@ from typing import Any
 
 import deltalake
 
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.log import Logged
 
@@ -34,7 +34,7 @@ def _newest_first(table: Path, which: ds.Expression) -> Iterator[Logged]:
     mine = (ds.field("table_name") == name) & (ds.field("table_id") == made) & which
     found: dict[int, dict[str, Any]] = {}
     for folder in (table.parent.parent / LAYER).glob("ledger_*"):  # a table that changed its app is in several
-        rows = deltalake.DeltaTable(str(folder)).to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=mine)
+        rows = dataset_of(deltalake.DeltaTable(str(folder))).to_table(columns=_COLUMNS, filter=mine)
         found |= {row["version"]: row for row in rows.to_pylist()}
     for version in sorted(found, reverse=True):
         row = found[version]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deltaworks.errors import DiskError
 
-__all__ = ["sync"]
+__all__ = ["put", "sync"]
 
 
 def sync(folder: Path) -> None:
@@ -34,6 +34,18 @@ def sync(folder: Path) -> None:
             next_step = "Look at the disk and the kernel's log; then start the app, or bring back a copy of the lake"
             _failures.append(DiskError(str(folder), f"its disk could not take what was written ({why})", next_step))
             raise _failures[0]
+
+
+def put(file: Path, text: str) -> None:
+    """Have the disk hold a file with this text, after all that was written before: it is whole, or not there.
+
+    Raises OSError, and DiskError as above.
+    """
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    sync(file.parent)
+    new.rename(file)
+    sync(file.parent)
 
 
 def _opened(folder: Path) -> int:

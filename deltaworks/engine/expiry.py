@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.picture import Held
 from deltaworks.engine.commit import Committer, Rows, literal
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts, Position
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.stretches import micros
@@ -67,7 +67,7 @@ def expire(
     """Delete the rows whose event time is before this, in microseconds since 1970; one commit; how many there were."""
     time = _moment(table.schema, declared, before)
     column = declared.table.event_time
-    gone: int = table.delta.to_pyarrow_dataset().count_rows(filter=ds.field(column) < time)
+    gone: int = dataset_of(table.delta).count_rows(filter=ds.field(column) < time)
     counts = Counts(taken=-gone, expired=gone) if isinstance(declared.table.kept_as, Append) else Counts()
     position = replace(table.entry.position, kept_from=before)
     entry = table.entry.follow("expire", command=command, counts=counts, position=position)

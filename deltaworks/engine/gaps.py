@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from deltaworks.engine.broker import AT_THE_END, Edge
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.errors import SourceError
 
@@ -222,7 +222,7 @@ class _own_errors:  # noqa: N801  # reads as a verb where it is used
 
 def rows_of(bronze: Path) -> ds.Dataset:
     """The rows of a bronze table as of now, to look for gaps in."""
-    return deltalake.DeltaTable(str(bronze)).to_pyarrow_dataset()
+    return dataset_of(deltalake.DeltaTable(str(bronze)))
 
 
 def _together(position: Position) -> int:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from deltaworks.engine import disk
 from deltaworks.engine.copies import copied
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import ROW_KINDS, Entry
 from deltaworks.engine.file_statistics import Written, told_by, written
 from deltaworks.engine.log import actions_of, is_told, log_has
@@ -331,7 +331,7 @@ class OwnedTable:
         Raises TooMuchError where they are more than `bytes_max` bytes in memory.
         """
         names = columns or self.schema.names
-        dataset = self.delta.to_pyarrow_dataset()  # as_large_types off: strings come back as `string`, as declared
+        dataset = dataset_of(self.delta)  # as_large_types off: strings come back as `string`, as declared
         try:
             table = _read(dataset, bytes_max, columns=names, filter=where)
         except pa.ArrowNotImplementedError:
@@ -346,7 +346,7 @@ class OwnedTable:
         schema = pa.schema([*(self.schema.field(name) for name in keys), pa.field("bytes", pa.int64())])
         found = [schema.empty_table()]
         # filtered here: see `read`
-        for batch in self.delta.to_pyarrow_dataset().to_batches(columns=names, fragment_readahead=_FILES_AHEAD):
+        for batch in dataset_of(self.delta).to_batches(columns=names, fragment_readahead=_FILES_AHEAD):
             rows = pa.Table.from_batches([batch]).cast(pa.schema([self.schema.field(name) for name in names]))
             rows = rows if where is None else rows.filter(where)
             found.append(rows.select(keys).append_column("bytes", _memory(rows)))

@@ -99,22 +99,11 @@ def put_aside(segment: Segment, files: Iterable[tuple[str, bytes]]) -> None:
                         commits.append(b"\n".join(line for line in content.splitlines() if line))
                 into.writestr(_COMMITS, _BETWEEN.join(commits), zipfile.ZIP_DEFLATED)
             file.flush()
-            os.fsync(file.fileno())  # what it is made from is deleted next
+            os.fsync(file.fileno())  # before its name: a segment that is torn is none
         made.rename(segment.file)
-        _sync(segment.file.parent)
     except OSError:
         made.unlink(missing_ok=True)
         raise
-
-
-def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk, and its own."""
-    for one in (folder, folder.parent):
-        opened = os.open(one, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
 
 
 def cut_off(folder: Path, *, before: int) -> int:

@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.checker.picture import MEMORY, Held, columns, named
 from deltaworks.engine.checker.replay import NOT_COMPARED, as_streamed, left_out_again, use_late_again
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import ROW_KINDS, Unfit
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.rewind import laid_out, refuse_other_inputs
 from deltaworks.engine.through import Lineage
@@ -110,7 +111,7 @@ def prove(
         refuse_other_inputs(lineage, catalog, name, lineage.newest(name))
     cut = even_cut(lineage, catalog, table)
     # opened before the work, for which the log may not wait
-    streamed = deltalake.DeltaTable(str(lineage.path(table)), version=cut.version).to_pyarrow_dataset()
+    streamed = dataset_of(deltalake.DeltaTable(str(lineage.path(table)), version=cut.version))
     _recompute(cut, catalog, lake, spark, anew)
     with _Compared(catalog, streamed, anew.lake, cut) as compared:
         missing, more, other = compared.differing()
@@ -169,9 +170,7 @@ def _way(catalog: Catalog, table: str) -> list[str]:
 
 
 def _recompute(cut: Cut, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings) -> None:
-    bronze = [
-        Held(name, lake / name.replace(".", "/", 1)) for name in {catalog[over].inputs[0] for over in cut.batches}
-    ]
+    bronze = [Held(name, folder_of(name, lake)) for name in {catalog[over].inputs[0] for over in cut.batches}]
     for held in bronze:
         link_table(held, anew.lake)
     app, epoch = catalog[cut.table].table.app, 1 + max(held.entry.epoch for held in bronze)
@@ -224,7 +223,7 @@ class _Compared:
     def __init__(self, catalog: Catalog, streamed: ds.Dataset, anew: Path, cut: Cut) -> None:
         self.catalog, self.declared, self.anew = catalog, catalog[cut.table], anew
         path = cut.table.replace(".", "/", 1)
-        self.recomputed = deltalake.DeltaTable(str(anew / path)).to_pyarrow_dataset()
+        self.recomputed = dataset_of(deltalake.DeltaTable(str(anew / path)))
         self.connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(anew.parent)})
         self.connection.execute("set disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")  # see the checker's
         self.connection.register("streamed", streamed)
@@ -287,7 +286,7 @@ class _Compared:
             return {}
         found: dict[str, list[Mapping[str, Any]]] = {}
         for source in self.declared.inputs:
-            data = deltalake.DeltaTable(str(self.anew / source.replace(".", "/", 1))).to_pyarrow_dataset()
+            data = dataset_of(deltalake.DeltaTable(str(folder_of(source, self.anew))))
             self.connection.register("source", data)
             alike = [name for name in self.declared.keys if name in data.schema.names and row[name] is not None]
             where = " and ".join(f"{named(name)} = ?" for name in alike) or "true"

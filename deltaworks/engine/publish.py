@@ -27,6 +27,7 @@ from deltaworks.engine.commit import Clause, Committer, Merge
 from deltaworks.engine.entry import Entry, Position
 from deltaworks.engine.expiry import expire_staged
 from deltaworks.engine.flow import Flow, Steps
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import OwnedTable, all_there
 from deltaworks.engine.linking import link_file
 from deltaworks.engine.log import actions_of, checkpoints
@@ -73,11 +74,7 @@ class Staged:
 
     def write(self, folder: Path) -> None:
         """Say that all of it is there, also after a power cut."""
-        new = folder / f"{_ABOUT}.new"
-        new.write_text(json.dumps(asdict(self)))
-        disk.sync(folder)
-        new.rename(folder / _ABOUT)
-        disk.sync(folder)
+        disk.put(folder / _ABOUT, json.dumps(asdict(self)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +219,7 @@ def _prepare(flow: Flow, name: str, lake: Path) -> list[_Ready]:
 
 
 def _staged(lake: Path, name: str) -> Held:
-    return Held(name, lake / name.replace(".", "/", 1))
+    return Held(name, folder_of(name, lake))
 
 
 def _ready(into: OwnedTable, found: Held | None) -> _Ready:

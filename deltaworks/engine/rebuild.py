@@ -15,6 +15,7 @@ from deltaworks.engine.checker.replay import as_streamed, use_late_again
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.entry import Counts, Entry
 from deltaworks.engine.flow import Computed, Flow
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.linking import link_table
 from deltaworks.engine.publish import Staged, made_by, with_those_above
 from deltaworks.engine.same_input import common
@@ -89,7 +90,7 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
 
 
 def _path(lake: Path, name: str) -> Path:
-    return lake / name.replace(".", "/", 1)
+    return folder_of(name, lake)
 
 
 def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> None:

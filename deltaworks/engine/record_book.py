@@ -16,8 +16,9 @@ import deltalake
 import pyarrow as pa
 
 from deltaworks.engine.copies import COMMITS_AT_ONCE, LAYER
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts, Entry, Position
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import HOOKS_OFF, OwnedTable
 from deltaworks.engine.log import Logged, first_version, read_log
 
@@ -59,7 +60,7 @@ class RecordBook:
         """Open the table, or create it."""
         name = book_name(app)
         entry = Entry(kind="create", app=app, epoch=epoch)
-        self.table = OwnedTable(name=name, path=lake / name.replace(".", "/"), schema=SCHEMA, entry=entry)
+        self.table = OwnedTable(name=name, path=folder_of(name, lake), schema=SCHEMA, entry=entry)
 
     def record(self, tables: Iterable[OwnedTable], committer: "Committer") -> bool:
         """Copy the next commits of these tables; True if there are more."""
@@ -104,7 +105,7 @@ class RecordBook:
     def _older_than_log(self, table: OwnedTable) -> Iterator[pa.RecordBatch]:
         """What only the copies tell, a part at a time: it may be far more than the logs."""
         mine, first = ds.field("table_id") == _id(table), first_version(table.path) or 0
-        return _parts(self.table.delta.to_pyarrow_dataset(), mine, first)
+        return _parts(dataset_of(self.table.delta), mine, first)
 
 
 class Counter:

@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 
 from deltaworks.catalog import Catalog
 from deltaworks.engine.checker.picture import Held
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import ROW_KINDS, Entry, ahead
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import all_there
 from deltaworks.engine.linking import lay_empty, link_table, refuse_deleted
 from deltaworks.engine.log import committed_at, opens_from, read_log, version_at
@@ -96,7 +97,7 @@ def before(table: str, *, catalog: Catalog, lake: Path, since: tuple[str, int, i
         topic, partition, offset = since
         which = (ds.field("topic") == topic) & (ds.field("partition") == partition) & (ds.field("offset") >= offset)
     lineage = Lineage(lake)
-    rows = DeltaTable(str(lineage.path(bronze[0]))).to_pyarrow_dataset().to_table(columns=["_seq"], filter=which)
+    rows = dataset_of(DeltaTable(str(lineage.path(bronze[0])))).to_table(columns=["_seq"], filter=which)
     first = pc.min(rows["_seq"]).as_py()
     if first is None:
         raise LakeError(bronze[0], "has nothing since then", f'See "deltaworks ledger {bronze[0]}"')
@@ -155,7 +156,7 @@ def stage(rewinds: tuple[Rewind, ...], *, catalog: Catalog, lake: Path, folder: 
     names = tuple(one.table for one in rewinds)
     for one in rewinds:
         _refuse_what_is_gone(one, catalog, lake, names)  # asked again: a VACUUM may have come since the plan
-        if _is_empty(one, path := lake / one.table.replace(".", "/", 1)):
+        if _is_empty(one, path := folder_of(one.table, lake)):
             lay_empty(Held(one.table, path), folder / "lake")
         for held in _as_it_was(one, lake):
             link_table(held, folder / "lake")
@@ -171,7 +172,7 @@ def _is_empty(one: Rewind, path: Path) -> bool:
 
 def _as_it_was(one: Rewind, lake: Path) -> Iterator[Held]:
     """The table, and those beside it; nothing is beside a table that has taken nothing."""
-    if not _is_empty(one, lake / one.table.replace(".", "/", 1)):
+    if not _is_empty(one, folder_of(one.table, lake)):
         yield from laid_out(lake, one.table, one.version)
 
 
@@ -180,7 +181,7 @@ def laid_out(lake: Path, table: str, version: int) -> Iterator[Held]:
 
     Without its patches: they stand whatever is undone. Raises LakeError where the log does not tell how they were.
     """
-    path = lake / table.replace(".", "/", 1)
+    path = folder_of(table, lake)
     logged = read_log(path, version)
     if logged is None or logged.entry is None:
         raise LakeError(table, f"version {version} is not kept any more", _rebuild(table))

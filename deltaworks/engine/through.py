@@ -13,8 +13,9 @@ from pathlib import Path
 import deltalake
 
 from deltaworks.engine.copies import copied, newest_copied
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Entry, Offsets
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.log import Logged, first_version, newest_version, read_log
 from deltaworks.errors import LakeError
 
@@ -66,7 +67,7 @@ class Lineage:
 
     def path(self, table: str) -> Path:
         """Folder of a table."""
-        return self.lake / table.replace(".", "/", 1)
+        return folder_of(table, self.lake)
 
     def entry(self, table: str, version: int) -> Entry | None:
         """The entry of a version, from the log or from its copy; None if neither has it."""
@@ -143,7 +144,7 @@ class Lineage:
 
     def _from_rows(self, bronze: str, seq: int) -> Offsets:
         """Where the rows of the ingest batches up to this one end: exact, and slow in a large table."""
-        data = deltalake.DeltaTable(str(self.path(bronze))).to_pyarrow_dataset()
+        data = dataset_of(deltalake.DeltaTable(str(self.path(bronze))))
         rows = data.to_table(columns=["topic", "partition", "offset"], filter=ds.field("_seq") <= seq)
         ends = rows.group_by(["topic", "partition"]).aggregate([("offset", "max")])
         offsets: dict[str, dict[str, int]] = {}

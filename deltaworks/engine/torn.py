@@ -28,6 +28,7 @@ import deltalake
 from deltaworks.engine import disk
 from deltaworks.engine.copies import LAYER
 from deltaworks.engine.entry import Entry, Position
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.log import actions_of, checkpoints, log_has, newest_version, read_log
 from deltaworks.engine.trimming import is_readable
 from deltaworks.errors import LakeError
@@ -107,14 +108,11 @@ def mend(app: str, inputs: Mapping[str, Iterable[str]], *, lake: Path, guard: Ca
             plan.unlink(missing_ok=True)
             return
         guard()
-        new = plan.with_suffix(".new")
-        new.write_text(json.dumps({name: (head, newest_version(_path(name, lake))) for name, head in heads.items()}))
-        disk.sync(lake)
-        new.rename(plan)
-        disk.sync(lake)
+        newest = {name: newest_version(folder_of(name, lake)) for name in heads}
+        disk.put(plan, json.dumps({name: (head, newest[name]) for name, head in heads.items()}))
     for name, head in heads.items():
         guard()
-        _cut(name, _path(name, lake), head)
+        _cut(name, folder_of(name, lake), head)
     disk.sync(lake)
     plan.unlink()
 
@@ -126,23 +124,19 @@ def _planned(plan: Path, lake: Path) -> dict[str, int] | None:
     except FileNotFoundError:
         return None
     for name, (_, newest) in found.items():
-        if (newest_version(_path(name, lake)) or 0) > (newest or 0):
+        if (newest_version(folder_of(name, lake)) or 0) > (newest or 0):
             return None
     return {name: head for name, (head, _) in found.items()}
-
-
-def _path(name: str, lake: Path) -> Path:
-    return lake.joinpath(*name.split(".", 1))
 
 
 def _tails(names: Iterable[str], lake: Path) -> Iterator[Tail]:
     """Those of these tables, and of all beside them."""
     for name in names:
-        layer, table = name.split(".", 1)
-        for path in (lake / layer / table, *sorted((lake / layer).glob(f"{table}__*"))):
+        own = folder_of(name, lake)
+        for path in (own, *sorted(own.parent.glob(f"{own.name}__*"))):
             newest = newest_version(path)
             if newest is not None:
-                yield Tail(name=f"{layer}.{path.name}", path=path, newest=newest)
+                yield Tail(name=f"{path.parent.name}.{path.name}", path=path, newest=newest)
 
 
 def _settle(tails: Mapping[str, Tail], inputs: Mapping[str, Iterable[str]]) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltaworks.engine import disk
 from deltaworks.engine.commit import Guard
 from deltaworks.engine.copies import LAYER
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.lake import HOOKS_OFF
 from deltaworks.engine.phases import PHASES, Clock, Phase, Stopwatch, measured
 from deltaworks.errors import LeaseLostError
@@ -161,7 +161,7 @@ class Turns:
             return
         renews = (delta.version() + 1) % RENEW_EACH == 0
         if renews:
-            young = delta.to_pyarrow_dataset().to_table(filter=ds.field("told_at") >= pa.scalar(now - KEEP))
+            young = dataset_of(delta).to_table(filter=ds.field("told_at") >= pa.scalar(now - KEEP))
             rows = pa.concat_tables([young.select(SCHEMA.names).cast(SCHEMA), rows])
         self._commit(delta, rows, whole=renews)
         if renews:

@@ -4,6 +4,7 @@ Times are numbers: Python's own end with the year 9999, those of tables do not.
 """
 
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ def _comparable(column: pa.ChunkedArray) -> list[Any]:
         column = column.cast(pa.int32())
     values: list[Any] = column.to_pylist()
     if pa.types.is_floating(column.type):
-        return ["NaN" if value is not None and value != value else value for value in values]  # noqa: PLR0124  # NaN alone differs from itself
+        return ["NaN" if value is not None and isnan(value) else value for value in values]
     return values
 
 

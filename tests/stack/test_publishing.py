@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from deltaworks.engine.broker import AT_THE_END
 from deltaworks.engine.outlets import publishing
 from deltaworks.engine.outlets.publishing import Publishing
 from deltaworks.engine.outlets.pusher import Outlets
@@ -86,7 +87,7 @@ def read(bootstrap: str, topic: str) -> Told:
         message = consumer.poll(30)
         assert message is not None
         if (error := message.error()) is not None:
-            assert error.code() == KafkaError._PARTITION_EOF
+            assert error.code() == AT_THE_END
             ended.add(message.partition())
             continue
         key, value, identity = message.key(), message.value(), dict(message.headers() or [])["id"]

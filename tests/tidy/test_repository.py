@@ -81,6 +81,16 @@ def test_no_part_of_the_engine_keeps_state_in_spark() -> None:
     assert {path for path, names in named.items() if "writeStream" in names} == {Path("deltaworks/engine/driver.py")}
 
 
+def test_files_of_a_table_are_opened_without_python() -> None:
+    """delta-rs's own way to a dataset, which others of its calls take too, can wait for ever: `dataset_of` does not."""
+    ways = {"to_pyarrow_dataset", "to_pyarrow_table", "to_pandas"}
+    code = [path for path in files("deltaworks/**", "spark_apps/**", "shop/**") if path.suffix == ".py"]
+
+    takers = {path for path in code if ways & {name.rpartition(".")[2] for name in _attributes(path)}}
+
+    assert takers == {Path("deltaworks/engine/datasets.py")}
+
+
 def test_every_lint_rule_that_is_off_has_its_reason() -> None:
     """Each line in Ruff's lists of ignored rules ends in a comment."""
     text = (ROOT / "pyproject.toml").read_text()

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from deltaworks import catalog
 from deltaworks.cli import analyst, in_lake, tables
-from deltaworks.engine import as_declared
 from deltaworks.engine.as_declared import everything, other_tables, told_undeclared, undeclared_tables
 from deltaworks.engine.flow import Flow
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.log import newest_version
 from deltaworks.engine.turns import Turns
 from deltaworks.errors import LakeError
@@ -213,7 +213,7 @@ def test_table_whose_last_commit_cannot_be_read_is_told(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str, text: str, finding: str, next_step: str
 ) -> None:
     """Who asks what is wrong is answered, once, with what to do; that is no mistake of the project's."""
-    folder = as_declared.folder_of(name, settings.lake)
+    folder = folder_of(name, settings.lake)
     version = newest_version(folder)
     assert version == 1
     (folder / f"_delta_log/{version:020d}.json").write_text(text)

@@ -2,6 +2,7 @@
 
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Picture
+from deltaworks.engine.datasets import dataset_of
 from deltaworks.engine.log import whole_from
 
 _PAST_EACH = 100
@@ -22,7 +23,7 @@ def constant(picture: Picture, table: str, expression: str) -> list[Finding]:
             continue
         if (older := held.at(commit.version)) is None or not held.is_whole(older):
             continue
-        picture.connection.register("as of then", older.to_pyarrow_dataset())
+        picture.connection.register("as of then", dataset_of(older))
         value = picture.connection.execute(f'select {expression} from "as of then"').fetchone()  # noqa: S608  # the caller's SQL
         looked += 1
         if value is not None and value[0] is not None:

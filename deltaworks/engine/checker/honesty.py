@@ -6,6 +6,7 @@ from datetime import timedelta
 from deltaworks.catalog import Declared
 from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Held, Picture, named
+from deltaworks.engine.datasets import dataset_of
 from deltaworks.words.keeping import Aggregate, Append, Stateful, View
 from deltaworks.words.lateness import Drop, SideOutput
 from deltaworks.words.reading import Debezium, Json
@@ -134,7 +135,7 @@ def _beyond(picture: Picture, held: Held, source: str, policy: Drop | SideOutput
     older = picture.tables[source].at(upto) if source in picture.tables else None
     if older is None or not picture.tables[source].is_whole(older):
         return None
-    picture.connection.register("as taken", older.to_pyarrow_dataset())
+    picture.connection.register("as taken", dataset_of(older))
     bound = policy.after // timedelta(microseconds=1)
     late = picture.count(f'select count(*) from "as taken" where _late_by > {bound}')  # noqa: S608  # a number
     picture.connection.unregister("as taken")

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.engine.datasets import dataset_of
 from deltaworks.engine.entry import Entry
 from deltaworks.engine.lake import Commit, logged_backwards
 from deltaworks.engine.log import opens_from, whole_from
@@ -113,7 +114,7 @@ class Picture:
         # Arrow cannot compare texts with the string views that delta-rs writes when it deletes or merges: DuckDB can
         self.connection.execute("set disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")
         for name, held in self.tables.items():
-            self.connection.register(name, held.delta.to_pyarrow_dataset())  # scanned when asked, never loaded whole
+            self.connection.register(name, dataset_of(held.delta))  # scanned when asked, never loaded whole
 
     def __enter__(self) -> Self:
         """Use it in a with statement."""

@@ -14,6 +14,7 @@ from deltaworks.engine.checker.finding import Finding
 from deltaworks.engine.checker.picture import Picture
 from deltaworks.engine.checker.progress import progress
 from deltaworks.engine.checker.rows import difference
+from deltaworks.engine.datasets import dataset_of
 from deltaworks.engine.entry import Unfit
 from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
@@ -115,7 +116,7 @@ def _compare(picture: Picture, other: Picture, declared: Declared) -> Iterator[F
                 yield Finding("I5", name, "was not made by a replay", _STEP)
             continue
         anew = f"{name} anew"
-        picture.connection.register(anew, replayed.delta.to_pyarrow_dataset())
+        picture.connection.register(anew, dataset_of(replayed.delta))
         left_out = NOT_COMPARED | (_DECIDED if suffix == "__quarantine" else frozenset())
         names = [column for column in stored.schema.names if column not in left_out]
         if told := difference(picture, anew, name, names):

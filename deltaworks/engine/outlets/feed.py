@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from deltaworks.catalog import Declared
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import ROW_KINDS
 from deltaworks.engine.lake import TooMuchError, bounded, read_commit
 from deltaworks.engine.log import newest_version
@@ -90,7 +90,7 @@ class Feed:
 
     def rows(self, version: int) -> Iterator[list[Change]]:
         """All rows of a version, in parts, as if each was new."""
-        dataset = self._opened(version).to_pyarrow_dataset()
+        dataset = dataset_of(self._opened(version))
         for batch in dataset.to_batches(columns=list(self._names)):
             rows = _tuples(batch.cast(self._schema))
             yield [Change(version, self._key(row), row[: len(self.columns)]) for row in rows]

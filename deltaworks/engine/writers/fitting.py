@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts, Unfit
 from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import OwnedTable
@@ -269,7 +269,7 @@ class Fitting:
         where = (ds.field("_seq") <= self.progress.ingest_seq) & ~ds.field("_source").isin(sorted(besides))
         if self.late_max is not None:
             where &= ds.field("_late_by") <= self.late_max
-        for batch in table.delta.to_pyarrow_dataset().to_batches():
+        for batch in dataset_of(table.delta).to_batches():
             rows = pa.Table.from_batches([batch]).filter(where)
             if rows.num_rows:
                 return rows.slice(0, WITNESSES).select(table.schema.names).cast(table.schema)

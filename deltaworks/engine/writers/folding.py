@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Rows, is_bounded
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parsing.sheet import SYSTEM
 from deltaworks.engine.schemas import spark_schema
@@ -57,7 +57,7 @@ class Folding:
         """The newest sequence that is there."""
         highest = ""
         for one in (self.table, self.deleted):
-            for batch in one.delta.to_pyarrow_dataset().to_batches(columns=["_source"]):
+            for batch in dataset_of(one.delta).to_batches(columns=["_source"]):
                 highest = max(highest, pc.max(batch.column(0)).as_py() or "")
         return highest
 

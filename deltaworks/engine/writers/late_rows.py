@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.writers.writer import Progress
 from deltaworks.words.lateness import Drop, Late, SideOutput
@@ -228,11 +229,11 @@ class LateRows:
 
 def late_rows_used(lake: Path, table: str, *, uses: int) -> set[str]:
     """Coordinates of the rows beside a table of a lake that it had used when it had done so this often."""
-    path = lake / table.replace(".", "/", 1)
+    path = folder_of(table, lake)
     side = path.with_name(f"{path.name}__late")
     if not uses or not deltalake.DeltaTable.is_deltatable(str(side)):
         return set()
-    data = deltalake.DeltaTable(str(side)).to_pyarrow_dataset()
+    data = dataset_of(deltalake.DeltaTable(str(side)))
     return set(data.to_table(columns=["_source"], filter=ds.field("_claimed") <= uses)["_source"].to_pylist())
 
 

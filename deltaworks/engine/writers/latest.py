@@ -13,7 +13,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltaworks.catalog import Declared
 from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parsing.json import BY_ARRIVAL
@@ -78,7 +78,7 @@ class LatestWriter(OverBronze):
     def _refuse_other_places(self) -> None:
         ends = BY_ARRIVAL if isinstance(self.declared.table.reads, Json) else self.parser.places  # by= places no end
         for table, what, declared in ((self.table, "rows", self.parser.places), (self.deleted, "deletions", ends)):
-            found = table.delta.to_pyarrow_dataset().head(1, columns=["_source"])["_source"].to_pylist()
+            found = dataset_of(table.delta).head(1, columns=["_source"])["_source"].to_pylist()
             there = {states.place(source) for source in found}
             if there - {declared}:
                 finding = f"its {what} are placed {there.pop()}, declared is {declared}"
@@ -292,7 +292,7 @@ def _last_source(table: OwnedTable) -> str:
         found = pc.max(actions["max._source"]).as_py()
         return f"{found}{_HIGHEST}" if found else ""
     highest = ""  # its statistics do not reach so many columns
-    for batch in table.delta.to_pyarrow_dataset().to_batches(columns=["_source"]):
+    for batch in dataset_of(table.delta).to_batches(columns=["_source"]):
         highest = max(highest, pc.max(batch.column(0)).as_py() or "")
     return highest
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.engine.commit import Clause, Committer, Merge
-from deltaworks.engine.datasets import ds
+from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.parse import Parser
 from deltaworks.engine.parsing.document import is_wrapped
@@ -184,7 +184,7 @@ def used_by(
     found = standing_in(lake, table)
     if not found:
         return {}
-    data = quarantine.to_pyarrow_dataset()
+    data = dataset_of(quarantine)
     aside = data.to_table(columns=[name for name in (*PLACE, "_seq", "_claimed") if name in data.schema.names])
     there = pc.less_equal(aside["_seq"], upto)
     if "_claimed" in aside.column_names:
@@ -208,7 +208,7 @@ def _read(lake: Path, table: str) -> pa.Table | None:
     path = lake / f"{table.replace('.', '/', 1)}__{SUFFIX}"
     if not deltalake.DeltaTable.is_deltatable(str(path)):
         return None
-    return deltalake.DeltaTable(str(path)).to_pyarrow_dataset().to_table(columns=[*PLACE, "value"])
+    return dataset_of(deltalake.DeltaTable(str(path))).to_table(columns=[*PLACE, "value"])
 
 
 def _there(events: deltalake.DeltaTable, places: Iterable[Place]) -> set[Place]:
@@ -217,7 +217,7 @@ def _there(events: deltalake.DeltaTable, places: Iterable[Place]) -> set[Place]:
         f"{topic}/{partition:05d}/{offset:020d}": (topic, partition, offset) for topic, partition, offset in places
     }
     of_these = ds.field("_source").isin(pa.array(named, pa.string()))
-    found = events.to_pyarrow_dataset().to_table(columns=["_source"], filter=of_these)
+    found = dataset_of(events).to_table(columns=["_source"], filter=of_these)
     return {named[source] for source in found["_source"].to_pylist()}
 
 
