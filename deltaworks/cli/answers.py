@@ -48,26 +48,21 @@ def write_csv(names: Sequence[str], rows: Iterable[tuple[object, ...]]) -> None:
 
 def show(answer: "Answer") -> None:
     """Print a table, or a block for each row where the columns do not fit, and a line on what it is."""
-    from rich.console import Console
-
-    from deltaworks.cli.show import out
+    from deltaworks.cli.show import draw, out
 
     if [column.name for column in answer.columns] == ["explain_key", "explain_value"]:
         out.print("\n".join(str(row[1]) for row in answer.rows), markup=False, soft_wrap=True)
         return
     columns = _columns(answer)
     widths = [max(cell.cell_len for cell in column) for column in columns]
-    room = sum(widths) + _GAP * len(widths)
-    # a file or a pipe has no width: nothing is folded there
-    console = out if out.is_terminal else Console(width=room, highlight=False)
     needed = [min(width, _TEXT_WIDTH_MIN) if _folds(column.type) else width
               for width, column in zip(widths, answer.columns, strict=True)]  # fmt: skip
-    if answer.rows and sum(needed) + _GAP * len(needed) > console.width:
+    if answer.rows and sum(needed) + _GAP * len(needed) > out.width:
         for number in range(len(answer.rows)):
-            console.print(f"row {number + 1:,}", style="bold")
-            console.print(_block([(column[0], column[number + 1]) for column in columns]))
+            out.print(f"row {number + 1:,}", style="bold")
+            draw(_block([(column[0], column[number + 1]) for column in columns]))
     else:
-        console.print(_grid(answer, columns))
+        draw(_grid(answer, columns))
     out.print(_told(answer), style="dim", soft_wrap=True)
 
 

@@ -200,7 +200,7 @@ def _settled(now: Settings, clock: Clock) -> None:
 def _checked(now: Settings, clock: Clock) -> bool:
     command = [str(now.spark_python), "-m", "shop.check", "--wait", "120"]
     with show.out.status("comparing the lake with Kafka and Postgres, read directly"):
-        done = subprocess.run(command, env=now.inherited(), check=False, capture_output=True, text=True)
+        done = subprocess.run(command, env=_as_wide(now), check=False, capture_output=True, text=True)
     clock.say("compared the lake with Kafka and Postgres, read directly:")
     show.out.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
     if done.returncode not in {0, 1}:
@@ -246,7 +246,7 @@ def _report(now: Settings) -> None:
 def _systems(now: Settings) -> bool:
     """A line per system of the shop, with numbers from its tables; whether each has one."""
     done = subprocess.run(
-        [str(now.spark_python), "-m", "shop.systems"], env=now.inherited(), check=False, capture_output=True, text=True
+        [str(now.spark_python), "-m", "shop.systems"], env=_as_wide(now), check=False, capture_output=True, text=True
     )
     show.out.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
     if done.returncode != 0:
@@ -275,3 +275,8 @@ def _until(answer: Callable[[], Any], *, seconds_max: float, place: str, log: st
         time.sleep(0.5)
     finding = f"nothing after {seconds_max:.0f} s" + (f" ({last})" if last else "")
     raise StackError(place, finding, f'Run "deltaworks logs {log}"')
+
+
+def _as_wide(now: Settings) -> dict[str, str]:
+    """The environment of a program whose output is shown here: its tables fit where ours do."""
+    return {**now.inherited(), "COLUMNS": str(show.out.width)}

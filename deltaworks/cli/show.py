@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -11,8 +12,18 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_ENDLESS = 10_000_000
+
+
+def printer(console: Console) -> Console:
+    """A terminal has a width; a file or a pipe has none, so nothing is folded there, unless COLUMNS gives it one."""
+    if not console.is_terminal:
+        console.width = shutil.get_terminal_size((_ENDLESS, 0)).columns
+    return console
+
+
+out = printer(Console(highlight=False))
+err = printer(Console(stderr=True, highlight=False))
 _WORD_MAX = 40  # longer words fold anywhere
 _HEADER_MIN = 5  # of a column of numbers, where there is little room
 _GAP = 2
@@ -50,7 +61,17 @@ def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, 
         )
     for row in rows:
         grid.add_row(*(_cell(value) for value in row.values()))
-    out.print(grid, crop=False)  # what does not fit is folded by the terminal: Rich would leave it out
+    draw(grid)
+
+
+def draw(grid: Grid) -> None:
+    """Print a table. What a terminal has no room for it folds itself; to others no line ends in blanks."""
+    if out.is_terminal:
+        out.print(grid, crop=False)
+        return
+    with out.capture() as drawn:
+        out.print(grid, crop=False)
+    out.print("\n".join(line.rstrip() for line in drawn.get().splitlines()), markup=False, soft_wrap=True)
 
 
 def _rooms(columns: Sequence["_Column"], width: int) -> list[int]:

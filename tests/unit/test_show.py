@@ -1,5 +1,7 @@
 """Listings for people."""
 
+import os
+from errno import ENOTTY
 from io import StringIO
 
 import pytest
@@ -88,3 +90,32 @@ def headers(row: dict[str, object], *, width: int, monkeypatch: pytest.MonkeyPat
     _, *lines, _ = written.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     return " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize(("columns", "folded"), [(None, False), ("60", True)])
+def test_nothing_is_folded_in_a_pipe_that_has_no_width(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, *, folded: bool
+) -> None:
+    """Who looks for a table's verdict by its name finds it in that line; COLUMNS says that there is less room."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    written = StringIO()
+    monkeypatch.setattr(os, "get_terminal_size", no_terminal)
+    monkeypatch.setattr(show, "out", show.printer(Console(file=written, highlight=False)))
+    verdict = "behind 12 of what it reads: " + " a word" * 12
+    row = {"table": "gold.page_views_per_minute", "rows": 12, "verdict": verdict}
+
+    show.listing([row, {**row, "verdict": "ok"}], title="Tables", as_json=False)
+    show.out.print("words " * 40)
+
+    lines = written.getvalue().splitlines()
+    assert any("page_views_per_minute" in line and line.endswith(verdict) for line in lines) is not folded
+    assert any(line.startswith("words") and line.count("words") == 40 for line in lines) is not folded
+    assert not folded or max(map(len, lines)) <= 60
+    assert [line for line in lines if line != line.rstrip() and "words" not in line] == []
+
+
+def no_terminal(*_: int) -> os.terminal_size:
+    """What a process without one is told."""
+    raise OSError(ENOTTY, "no terminal")
