@@ -82,6 +82,8 @@ def test_nulls_times_and_control_characters_can_be_read(sql: Sql) -> None:
 def test_wide_text_is_folded_on_a_terminal_only(sql: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe gets whole lines, a terminal gets none that is longer than it is wide."""
     query = "select 1234567890 as id, repeat('word ', 20) as text"
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(show, "out", show.printer(Console(highlight=False)))
     piped = sql(query)
     screen = on_terminal(monkeypatch, width=40)
     sql(query)
