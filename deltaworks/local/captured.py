@@ -267,6 +267,8 @@ def _of_keys(table: Table, declared: set[str], relation: _Relation, key: Sequenc
     assert isinstance(table.reads, Debezium)
     full, told, kept = relation.identity == "f", relation.told, f"is kept by {', '.join(sorted(declared))}"
     to_full = f"alter table {relation.name} replica identity full"
+    if any(one.generated for one in relation.attributes.values()):  # refused by 18: an identity that is not published
+        to_full += " (in Postgres 18 after the publication's publish_generated_columns = stored: else updates fail)"
     if not told:
         lacks = "replica identity nothing" if relation.identity == "n" else "no primary key, and no other identity"
         yield f"{relation.name} has {lacks}: Postgres refuses updates and deletions", to_full

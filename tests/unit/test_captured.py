@@ -321,3 +321,16 @@ def test_the_connector_may_take_other_columns_for_the_key(source: "psycopg.Conne
     assert [found for _, found in told(source, pairs, **config)] == [
         f"records of public.pairs are keyed by mail, c, {LACKS.format('mail, c')}"
     ]
+
+
+@pytest.mark.parametrize(("name", "kept", "said"), [("goods", ("name",), True), ("pairs", ("c",), False)])
+def test_what_postgres_18_wants_of_generated_columns_is_said(
+    source: "psycopg.Connection[Any]", name: str, kept: tuple[str, ...], *, said: bool
+) -> None:
+    """It refuses updates, at whoever sends them, once an identity has columns that are not published."""
+    table = reading(f"public.{name}", *(column(key, "int") for key in kept), kept_as=latest(keys=kept))
+
+    ways = [one.next_step for one in gaps(source, CONFIG, {"silver.t": table}) if "identity full" in one.next_step]
+
+    assert len(ways) == 1
+    assert ("publish_generated_columns" in ways[0]) is said
