@@ -3,19 +3,22 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from deltaworks.settings import Settings
 from tests.arrow_flows import ArrowOwner
-from tests.flows import START, Log, Record
+from tests.flows import START, Log, Owner, Record
 from tests.tiny_project import Project
 
+T = TypeVar("T")
 MEMBERS = "silver.members"
 Arrival = tuple[int, float, int, int]
+Held = tuple[int, str, float, float | None]
+"""Member, city, and from and until which second after the start."""
 
 
 def member(key: int, city: str | None = None, *, partition: int = 0, **more: Any) -> Record:
@@ -60,7 +63,7 @@ def a_topic(chance: Random, count: int, *, clocks: bool) -> list[Record]:
     return made
 
 
-def in_parts(chance: Random, records: list[Record], *, cuts: int = 5) -> list[list[Record]]:
+def in_parts(chance: Random, records: list[T], *, cuts: int = 5) -> list[list[T]]:
     """Cut records into parts."""
     places = sorted(chance.sample(range(1, len(records)), cuts))
     return [records[low:high] for low, high in pairwise([0, *places, len(records)])]
@@ -95,6 +98,83 @@ def ordered(folder: Path, *, by: str = "revision", kind: str = "bigint") -> Sett
     project.edit(table, "    columns=(\n", f"    columns=(\n        {column}\n")
     project.delete("tables/silver/members/cases")
     return Settings.load(project.folder, environment={}, data=folder / "data")
+
+
+def dated(folder: Path, *, by: str = "changed_at", kind: str = "timestamp") -> Settings:
+    """Give a tiny project whose members have a history, by a column of this type."""
+    settings = ordered(folder, by=by, kind=kind)
+    project = Project.at(settings.project)
+    project.edit("tables/silver/members/table.py", "kept_as=latest(", "kept_as=history(")
+    project.edit("tables/silver/members/table.py", "json, latest", "history, json")
+    return settings
+
+
+def changed(key: int, city: str, second: float, *, arrives: float, partition: int = 0) -> Record:
+    """Give a state that says it holds from this second on, and when it arrives."""
+    at = (START + timedelta(seconds=second)).isoformat()
+    return dataclasses.replace(
+        member(key, city, partition=partition, changed_at=at), at=START + timedelta(seconds=arrives)
+    )
+
+
+def changes(chance: Random, count: int) -> list[Record]:
+    """Give states of few keys and few times in any order and either partition, with copies, and now and then an end.
+
+    Clocks are wrong in both directions: a state may come before its time, and after that of a later end.
+    """
+    made: list[Record] = []
+    for number in range(count):
+        key, partition, arrives = chance.randrange(3), chance.randrange(2), chance.randrange(40)
+        roll = chance.random()
+        if roll < 0.2 and made:
+            made.append(dataclasses.replace(chance.choice(made), at=START + timedelta(seconds=arrives)))
+        elif roll < 0.4:
+            made.append(moved(key, None, partition, second=arrives))
+        else:
+            made.append(changed(key, f"C{number}", chance.randrange(40), arrives=arrives, partition=partition))
+    return made
+
+
+def held_by_definition(batches: list[list[Record]]) -> set[Held]:
+    """Which member lived where, from when on and until when: told by walking through the times of what came."""
+    states: dict[tuple[int, float], tuple[Arrival, str]] = {}
+    ends: dict[int, list[tuple[float, Arrival]]] = {}
+    records = [record for batch in batches for record in batch]
+    for record, (key, arrival, state) in zip(records, _arrivals(batches), strict=True):
+        if state is None:
+            ends.setdefault(key, []).append((_second(record.at), arrival))
+        else:
+            at = _second(datetime.fromisoformat(state["changed_at"]))
+            states[key, at] = max((arrival, state["city"]), states.get((key, at), (arrival, "")))
+    held: set[Held] = set()
+    for key in {key for key, _ in states}:
+        mine, over = [(at, *found) for (of, at), found in states.items() if of == key], ends.get(key, [])
+        never = {one for one in mine if any(end < one[0] and arrived > one[1] for end, arrived in over)}
+        held |= {(key, city, at, at) for at, _, city in never}
+        there: tuple[str, float] | None = None
+        for at, _, city in sorted([one for one in mine if one not in never] + [(*end, "") for end in over]):
+            held |= {(key, *there, at)} if there else set()
+            there = (city, at) if city else None
+        held |= {(key, *there, None)} if there else set()
+    return held
+
+
+def held(owner: Owner) -> set[Held]:
+    """Tell which member lived where, from when on and until when, as the history has it."""
+    table = next(one for one in owner.flow.tables() if one.name == MEMBERS)
+    table.reopen()
+    rows = table.read(["member_id", "city", "valid_from", "valid_to", "is_current"]).to_pylist()
+    assert all(row["is_current"] == (row["valid_to"] is None) for row in rows)
+    found = {
+        (row["member_id"], row["city"], _second(row["valid_from"]), row["valid_to"] and _second(row["valid_to"]))
+        for row in rows
+    }
+    assert len(found) == len(rows)
+    return found
+
+
+def _second(at: datetime) -> float:
+    return (at - START).total_seconds()
 
 
 def revised(key: int, city: str, revision: object, *, partition: int = 0, second: float = 0) -> Record:

@@ -26,7 +26,7 @@ BRONZE_COLUMNS = (
 )
 
 HISTORY_COLUMNS = (
-    Column("valid_from", "timestamp", null=False, doc="When the source committed this state of the row, UTC."),
+    Column("valid_from", "timestamp", null=False, doc="Since when the row was so, UTC: by the source, or by `by=`."),
     Column("valid_to", "timestamp", doc="When the state ended, UTC, not included; null while it holds."),
     Column("is_current", "boolean", null=False, doc="Whether the state still holds."),
 )

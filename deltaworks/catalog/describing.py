@@ -66,8 +66,8 @@ def kept(kept_as: KeptAs) -> str:
             return f"append, copies by {', '.join(columns)} within {span(within)}"
         case Latest(keys=keys, by=by):
             return f"latest by {', '.join(keys)}" + (f", the highest {by}" if by else "")
-        case History(keys=keys):
-            return f"history by {', '.join(keys)}"
+        case History(keys=keys, by=by):
+            return f"history by {', '.join(keys)}" + (f", each state from {by} on" if by else "")
         case Aggregate(keys=keys, combine=combine):
             ways = ", ".join(f"{how} {name}" for name, how in combine.items())
             return f"aggregate by {', '.join(keys)}: {ways}"

@@ -87,7 +87,21 @@ def _draft(wish: Wish, tables: Mapping[str, Declared]) -> Draft:
         source_table=wish.source_table,
         columns=columns,
         keys=keys,
+        by=_by(kind, wish, inputs, columns, keys),
     )
+
+
+def _by(
+    kind: str, wish: Wish, inputs: tuple[Declared, ...], columns: tuple[Column, ...], keys: tuple[str, ...]
+) -> str | None:
+    """Of a history of states the column from which on each holds: the first time that is no key."""
+    if kind != "history" or wish.source_table or not inputs or not isinstance(inputs[0].table.kept_as, Raw):
+        return None
+    times = [column.name for column in columns if column.name not in keys and column.type in ("timestamp", "date")]
+    if not times:
+        finding = "a history of states needs a column that says from when on each holds"
+        raise DeclarationError(wish.name, finding, "Give one of type timestamp or date with --columns")
+    return times[0]
 
 
 def _input(name: str, wish: Wish, tables: Mapping[str, Declared]) -> Declared:

@@ -23,6 +23,8 @@ _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 _SOURCE_TABLE = re.compile(r"[^.\s]+\.[^.\s]+")
 ORDERED = ("int", "bigint", "decimal", "date", "timestamp")
 """Types of which of two values one is higher, for whoever looks: texts have many orders, doubles no last digit."""
+MOMENTS = ("date", "timestamp")
+"""Of these a value says from when on something holds."""
 _WIRES = {"timestamp": ("micros", "millis", "seconds", ARRIVAL), "date": ("days",)}
 
 
@@ -106,7 +108,7 @@ def _keeping(table: Readable) -> Iterator[Finding]:
         case Kafka():
             what, allowed = "Kafka", (Raw,)
         case Json():
-            what, allowed = "JSON", (Append, Latest)
+            what, allowed = "JSON", (Append, Latest, History)
         case Debezium():
             what, allowed = "Debezium", (Latest, History)
         case _:
@@ -204,7 +206,7 @@ def _named(table: Readable) -> Iterator[Finding]:
     match declared.kept_as:
         case Append(dedupe_by=columns):
             mentioned += [("kept_as", "dedupe_by column", name) for name in columns]
-        case Latest(by=str(column)):
+        case Latest(by=str(column)) | History(by=str(column)):
             mentioned.append(("kept_as", "by", column))
         case Aggregate(combine=combine):
             mentioned += [("kept_as", "combined column", name) for name in combine]
@@ -254,18 +256,27 @@ def _keys(table: Readable) -> Iterator[Finding]:
 
 
 def _by(table: Readable) -> Iterator[Finding]:
-    """States are placed by a column that each has, of a type that has an order."""
+    """States are placed by a column that each has, of a type that has an order; in a history by a time."""
     declared = table.declared.table
-    if not isinstance(declared.kept_as, Latest) or declared.kept_as.by is None:
+    if not isinstance(declared.kept_as, Latest | History):
         return
-    by = declared.kept_as.by
+    by, dated = declared.kept_as.by, isinstance(declared.kept_as, History)
+    if by is None:
+        if dated and isinstance(declared.reads, Json):
+            finding = "a history over JSON without by: nothing tells from when on a state held"
+            next_step = 'Name a timestamp or date of the state, as in by="changed_at", or one with wire="arrival"'
+            yield table.at_field("kept_as", finding, next_step)
+        return
     if isinstance(declared.reads, Debezium):
         finding = f"by {by} means nothing here: the database's log places its changes"
         yield table.at_field("kept_as", finding, "Take by out")
         return
     for column in _of(declared.columns, (by,)):
         kind = _type(column)
-        if kind and kind.name not in ORDERED:
+        if kind and dated and kind.name not in MOMENTS:
+            finding = f"by {by} is of type {column.type}: no order but time gives the interval in which a state held"
+            yield table.at_field("kept_as", finding, "Name a column of type date or timestamp, or keep it as latest")
+        elif kind and kind.name not in ORDERED:
             yield table.at_field("kept_as", f"by {by} is of type {column.type}", _one_of(ORDERED))
         if by in declared.kept_as.keys:
             finding = f"by {by} is a key: all states of a key have the same"

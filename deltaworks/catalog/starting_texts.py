@@ -38,6 +38,8 @@ class Draft:
     source_table: str | None
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    by: str | None = None
+    """Of a history of states the column from which on each holds."""
 
     @property
     def parses(self) -> bool:
@@ -116,7 +118,8 @@ def _kept_as(draft: Draft) -> str:
         case "aggregate":
             ways = ", ".join(f"{_quoted(column.name)}: {_way(column)}" for column in _values(draft))
             return f"aggregate(keys={_tuple(draft.keys)}, combine={{{ways}}})"
-    return f"{draft.kind}(keys={_tuple(draft.keys)})"
+    by = f", by={_quoted(draft.by)}" if draft.by else ""
+    return f"{draft.kind}(keys={_tuple(draft.keys)}{by})"
 
 
 def _column(draft: Draft, column: Column) -> str:
@@ -126,7 +129,7 @@ def _column(draft: Draft, column: Column) -> str:
 
 def _may_be_null(draft: Draft, column: Column) -> bool:
     if column.name not in draft.keys:
-        return True
+        return column.name != draft.by
     return draft.kind in _OVER_TABLES and not all(_never_null(column, declared) for declared in draft.inputs)
 
 
@@ -229,7 +232,7 @@ def _case(draft: Draft) -> str:
             given = {"before": None, "after": given, "source": source, "op": "c"}
         row = {column.name: _sample(column) for column in draft.columns}
         if draft.kind == "history":
-            row |= {"valid_from": _MOMENT, "is_current": True}
+            row |= {"valid_from": _MOMENT, "is_current": True}  # which is what the samples of times and days are too
     else:
         given = {column.name: _sample(column) for column in main.columns}
         row = {column.name: value for column in draft.columns if (value := _result(draft, column, main)) is not None}

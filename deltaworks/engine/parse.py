@@ -53,7 +53,7 @@ class Parser:
     @cached_property
     def _way(self) -> JsonParser | DebeziumParser:
         if isinstance(self.reads, Json):
-            return JsonParser(self.reads, self.columns, self.keys, self.by, self.timely)
+            return JsonParser(self.reads, self.columns, self.keys, self.by, self.timely, self.timed)
         return DebeziumParser(self.reads, self.columns, self.keys, self.timed, self.partial)
 
     @property
@@ -121,8 +121,8 @@ def parser(
 ) -> Parser:
     """Compile a declaration.
 
-    `timely` judges the time of JSON events, `timed` refuses changes that do not say when they happened, `partial` takes
-    updates that leave values out.
+    `timely` judges the time of JSON events and states, `timed` refuses changes that do not say when they happened,
+    `partial` takes updates that leave values out.
 
     `rules` judge the rows that fit the declaration, `only` says which of those that pass are the table's. `by` is the
     column that places the states of a key.

@@ -37,9 +37,13 @@ class Latest:
 
 @word
 class History:
-    """Every state of each key, with the time in which it held; deletes and truncations end it."""
+    """Every state of each key, with the time in which it held; deletes and truncations end it.
+
+    `by`: of states the time from which each holds.
+    """
 
     keys: tuple[str, ...]
+    by: str | None = None
 
 
 @word
@@ -90,9 +94,13 @@ def latest(*, keys: tuple[str, ...], by: str | None = None) -> Latest:
     return Latest(keys=keys, by=by)
 
 
-def history(*, keys: tuple[str, ...]) -> History:
-    """Keep all states of each key, one row each; `valid_from`, `valid_to` and `is_current` come by themselves."""
-    return History(keys=keys)
+def history(*, keys: tuple[str, ...], by: str | None = None) -> History:
+    """Keep all states of each key, one row each; `valid_from`, `valid_to` and `is_current` come by themselves.
+
+    From when on a state held a database's log says, and of states by JSON the column `by`: of equal times the last to
+    arrive counts.
+    """
+    return History(keys=keys, by=by)
 
 
 def aggregate(*, keys: tuple[str, ...], combine: Mapping[str, Combine]) -> Aggregate:

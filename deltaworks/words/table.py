@@ -51,7 +51,8 @@ class Table:
     subject: str | None = None
     future_max: timedelta = days(1)
     """Of events: one whose time is further ahead of its arrival is refused. One that is ahead by less counts where its
-    time says, and makes nobody late: for others events have come no further than they have arrived."""
+    time says, and makes nobody late: for others events have come no further than they have arrived. So it is with the
+    time from which a state of a history holds (`by=`)."""
     late: Late | None = None
     partition_by: str | DayOf | None = None
     """A column, or the day of one: rows of one value lie in files of their own, which merges and deletions by range

@@ -15,6 +15,7 @@ from deltaworks.engine.case_run import Beginnings, Way, run_case, ways
 from deltaworks.settings import ROOT, Settings
 from deltaworks.words.keeping import Raw
 from tests.mistakes import CITIES_TRANSFORM, DAYS_CASE, NOTES_CASE
+from tests.states import dated
 from tests.tiny_project import TINY, Project
 
 PROJECTS = {"shop": ROOT, "tiny": TINY, "windows": ROOT / "tests" / "windows"}
@@ -98,6 +99,42 @@ def test_wrong_reason_is_told(spark: SparkSession, tmp_path: Path) -> None:
 
     record = '{"note_id":"b","written_at":1763719200000,"words":3,"colour":"red"}'
     assert found == (f"refused otherwise: {record}: expected not JSON, found undeclared field",)
+
+
+@pytest.mark.parametrize("way", ["stream", "batch"])
+def test_a_history_of_states_ends_as_its_case_says(spark: SparkSession, tmp_path: Path, way: Way) -> None:
+    """A late state, and a deletion at the time at which the case says that it arrives."""
+    settings = dated(tmp_path)
+    project = Project.at(settings.project)
+    project.delete("tables/gold/members_per_city")
+    project.delete("expectations/gold/members_per_city.yml")
+    project.write(
+        "tables/silver/members/cases/a_member_leaves.yml",
+        """doc: Who left and came back.
+given:
+  bronze.letters:
+    - at: "2026-11-21T10:00:00Z"
+    - - {key: {member_id: 1}, value: {member_id: 1, city: Bath, dues: 0, changed_at: "2026-11-21T08:00:00Z"}}
+    - at: "2026-11-21T11:00:00Z"
+    - - {key: {member_id: 1}, value: null}
+      - {key: {member_id: 1}, value: {member_id: 1, city: Linz, dues: 0, changed_at: "2026-11-21T12:00:00Z"}}
+    - - {key: {member_id: 1}, value: {member_id: 1, city: Cork, dues: 0, changed_at: "2026-11-21T09:00:00Z"}}
+      - {key: {member_id: 1}, value: {member_id: 1, city: Graz, dues: 0, changed_at: "2026-11-23T09:00:00Z"}}
+then:
+  rows:
+    - {member_id: 1, city: Bath, dues: 0, changed_at: "2026-11-21T08:00:00Z", valid_from: "2026-11-21T08:00:00Z",
+       valid_to: "2026-11-21T09:00:00Z", is_current: false}
+    - {member_id: 1, city: Cork, dues: 0, changed_at: "2026-11-21T09:00:00Z", valid_from: "2026-11-21T09:00:00Z",
+       valid_to: "2026-11-21T11:00:00Z", is_current: false}
+    - {member_id: 1, city: Linz, dues: 0, changed_at: "2026-11-21T12:00:00Z", valid_from: "2026-11-21T12:00:00Z",
+       is_current: true}
+  refused:
+    - [{key: {member_id: 1}, value: {member_id: 1, city: Graz, dues: 0, changed_at: "2026-11-23T09:00:00Z"}},
+       "changed_at: future"]
+""",
+    )
+
+    assert not run(spark, tmp_path / "data", *changed(project, "silver.members"), way)
 
 
 def test_stream_runs_the_keys_of_a_view(spark: SparkSession, tmp_path: Path) -> None:

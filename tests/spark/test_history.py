@@ -9,10 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from deltaworks.engine.checker import Picture, check
 from deltaworks.settings import Settings
 from tests.chance import seeded
 from tests.customers import TABLE, a_source, alone, in_batches, moved, shuffled, states
 from tests.flows import START, Log, Owner, Record
+from tests.states import MEMBERS, changes, dated, held, held_by_definition, in_parts
 from tests.tiny_project import Project
 
 
@@ -35,6 +37,26 @@ def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, sho
     assert calm.verdicts() == mixed.verdicts() == {"ok"}
     taken = {sheet.taken for owner in (calm, mixed) for sheet in owner.ledger().sheets() if sheet.table == TABLE}
     assert len(taken) == 1
+
+
+def test_states_stand_where_their_time_says_on_both_paths(spark: SparkSession, tmp_path: Path) -> None:
+    """As by definition, by Spark and by Arrow in turn; corrections, copies, ends that come before a state's time."""
+    chance = seeded()
+    batches = in_parts(chance, changes(chance, 60), cuts=3)
+    owner, log = Owner(spark, dated(tmp_path), "tiny", only=(MEMBERS,)), Log()
+    for number, (path, batch) in enumerate(zip(("spark", "auto", "spark", "spark"), batches, strict=True)):
+        owner.path = path
+        owner.start()
+        log.send(batch)
+        owner.take(log.batch())
+        assert held(owner) == held_by_definition(batches[: number + 1])
+
+    assert owner.verdicts() == {"ok"}
+    (sheet,) = (one for one in owner.ledger().sheets() if one.table == MEMBERS)
+    assert sheet.taken + sheet.superseded == 60
+    assert sheet.superseded > 5
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert not [one for one in check(picture, at_rest=True) if one.place.startswith(MEMBERS)]
 
 
 def test_a_truncation_on_the_spark_path(spark: SparkSession, shop: Settings) -> None:

@@ -21,7 +21,17 @@ from tests.broken_rules import Shop, command
 from tests.chance import seeded
 from tests.flows import BY_ARROW, Crash, Log, Owner, Record, carry_out
 from tests.shop_rows import random_changes, random_views, view
-from tests.states import MEMBERS, highest_by_definition, in_parts, ordered, revisions
+from tests.states import (
+    MEMBERS,
+    changes,
+    dated,
+    held,
+    held_by_definition,
+    highest_by_definition,
+    in_parts,
+    ordered,
+    revisions,
+)
 from tests.tiny_project import Project
 from tests.unit.test_same_input import member, note
 
@@ -329,6 +339,39 @@ def test_states_that_are_to_be_placed_otherwise_are_rebuilt(spark: SparkSession,
     for table in only:
         assert owner.rows(table) == calm.rows(table)
     assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == highest_by_definition(batches)
+    assert owner.verdicts() == {"ok"}
+    anew = settings.changed(data=tmp_path / "anew")
+    anew.data.mkdir()
+    proof = prove(MEMBERS, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=anew, keys_min=1)
+    assert proof.verdict == "proved"
+
+
+def test_states_that_hold_from_another_time_are_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
+    """A history's `by=` names another column: until it is rebuilt it is suspended, then it is as if it always had."""
+    chance = seeded()
+    batches = in_parts(chance, changes(chance, 40), cuts=3)
+    settings, only = dated(tmp_path), (MEMBERS, "gold.members_per_city")
+    declared = settings.project / "tables/silver/members/table.py"
+    arrives = '        Column("told_at", "timestamp", null=False, wire="arrival", doc="When it was told."),\n'
+    text = declared.read_text().replace("    columns=(\n", f"    columns=(\n{arrives}")
+    declared.write_text(text.replace('by="changed_at"', 'by="told_at"'))
+    owner, log = Owner(spark, settings, "tiny", only=only), Log()
+    fed(owner, log, batches[:2])
+    declared.write_text(text)
+
+    owner = Owner(spark, settings, "tiny", only=only, epoch=owner.epoch, suspends=True)
+    for batch in batches[2:]:
+        log.send(batch)
+        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
+    aside = dict(owner.flow.suspended.tables)
+    staged(owner, MEMBERS)
+    carry_out(owner, command("publish", MEMBERS, folder="one"))
+    owner.turn()
+
+    assert list(aside) == [MEMBERS]
+    assert "its rows are placed by told_at, declared is by changed_at" in aside[MEMBERS].error
+    assert not owner.flow.suspended.tables
+    assert held(owner) == held_by_definition(batches)
     assert owner.verdicts() == {"ok"}
     anew = settings.changed(data=tmp_path / "anew")
     anew.data.mkdir()

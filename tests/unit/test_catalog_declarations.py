@@ -338,8 +338,78 @@ MISTAKES = [
         [
             Finding(
                 place=f"{MEMBERS}:8",
-                finding="history does not go with reading JSON",
-                next_step="Write append(...) or latest(...)",
+                finding="a history over JSON without by: nothing tells from when on a state held",
+                next_step='Name a timestamp or date of the state, as in by="changed_at", or one with wire="arrival"',
+            )
+        ],
+    ),
+    *(
+        Mistake(
+            f"history by {what}",
+            [
+                Edit(MEMBERS, 'latest(keys=("member_id",))', f'history(keys=("member_id",), by="{by}")'),
+                Edit(MEMBERS, "json, latest", "history, json"),
+            ],
+            findings,
+        )
+        for what, by, findings in (
+            (
+                "what is no time",
+                "dues",
+                [
+                    Finding(
+                        place=f"{MEMBERS}:8",
+                        finding="by dues is of type decimal(8,2): "
+                        "no order but time gives the interval in which a state held",
+                        next_step="Name a column of type date or timestamp, or keep it as latest",
+                    )
+                ],
+            ),
+            (
+                "a time that may be null",
+                "joined",
+                [
+                    Finding(
+                        place=f"{MEMBERS}:14",
+                        finding="column joined: places states, but may be null",
+                        next_step="Write null=False: a state without it is refused",
+                    )
+                ],
+            ),
+            (
+                "no column",
+                "join",
+                [Finding(place=f"{MEMBERS}:8", finding="by join is not declared", next_step="The nearest is joined")],
+            ),
+        )
+    ),
+    Mistake(
+        "history by a key",
+        [
+            Edit(MEMBERS, 'kept_as=latest(keys=("member_id",))', 'kept_as=history(keys=("joined",), by="joined")'),
+            Edit(MEMBERS, "json, latest", "history, json"),
+            Edit(MEMBERS, 'Column("joined", "date", ', 'Column("joined", "date", null=False, '),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by joined is a key: all states of a key have the same",
+                next_step="Name the column that says which state is newer",
+            )
+        ],
+    ),
+    Mistake(
+        "history by over changes of a database",
+        [
+            Edit(MEMBERS, 'json("bronze.letters", topic="members")', 'debezium("bronze.letters", table="a.members")'),
+            Edit(MEMBERS, 'kept_as=latest(keys=("member_id",))', 'kept_as=history(keys=("member_id",), by="joined")'),
+            Edit(MEMBERS, "Table, json, latest", "Table, debezium, history"),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by joined means nothing here: the database's log places its changes",
+                next_step="Take by out",
             )
         ],
     ),

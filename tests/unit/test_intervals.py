@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.writers.intervals import TIME, Truncation, events_schema, fold
+from deltaworks.engine.writers.intervals import TIME, Truncation, by_sequence, events_schema, fold
 from tests.chance import seeded
 
 TABLE = pa.schema(
@@ -66,8 +67,8 @@ class Table:
         made = fold(
             pa.Table.from_pylist(events, schema=events_schema(TABLE)),
             keys=KEYS,
-            truncations=tuple(self.cuts),
             table=TABLE,
+            of_key=partial(by_sequence, cuts=sorted(self.cuts)),
         )
         for row in made.to_pylist():
             key = (row["shop"], row["number"], row["_source"])

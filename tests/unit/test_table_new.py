@@ -21,6 +21,16 @@ WISHES = {
         columns="a boolean, b int, c double, d binary, e date, f decimal(12,2), event_time timestamp",
     ),
     "json states": Wish(name="silver.states", reads=("bronze.letters",), topic="members", kept_as="latest"),
+    "json states with their past": Wish(
+        name="silver.states", reads=("bronze.letters",), topic="members", kept_as="history"
+    ),
+    "json states with their past in days": Wish(
+        name="silver.states",
+        reads=("bronze.letters",),
+        topic="members",
+        kept_as="history",
+        columns="id bigint, tier string, since date",
+    ),
     "debezium": Wish(
         name="silver.rows",
         reads=("bronze.letters",),
@@ -58,6 +68,8 @@ KEPT_AS = {
     "bronze": Raw,
     "json events": Append,
     "json states": Latest,
+    "json states with their past": History,
+    "json states with their past in days": History,
     "debezium": Latest,
     "debezium with its past": History,
     "aggregate": Aggregate,

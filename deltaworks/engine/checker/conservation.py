@@ -24,18 +24,19 @@ def conservation(picture: Picture) -> Iterator[Finding]:
         if isinstance(declared.table.kept_as, Raw | Append) and held.rows() != held.entry.totals.taken:
             yield _found(held, f"{held.entry.totals.taken} rows taken, {held.rows()} present", _DEFECT)
         if isinstance(declared.table.kept_as, History):
-            yield from _changes(picture, held)
+            yield from _changes(picture, held, declared.table.kept_as)
         yield from _batches(picture, held)
         if isinstance(declared.table.kept_as, Aggregate):  # a view's position is beyond counting: it reads changes
             yield from _versions(picture, held)
 
 
-def _changes(picture: Picture, held: Held) -> Iterator[Finding]:
+def _changes(picture: Picture, held: Held, kept: History) -> Iterator[Finding]:
     """Each change that a history took is a state in it or an end beside it."""
     ends, upto = picture.beside(held.name, "deleted"), held.entry.ingest_seq
     if ends is not None:
-        # no changes of their own are begins of snapshots, which were not streamed, and keys that a row has left
-        told = f"_seq <= {upto} and split_part(_source, '/', 3) = '1' and _source not like '%/left'"
+        told = f"_seq <= {upto}"
+        if kept.by is None:  # no changes of their own are begins of snapshots, not streamed, and keys that a row left
+            told += " and split_part(_source, '/', 3) = '1' and _source not like '%/left'"
         there = picture.count(f"select count(*) from {named(ends.name)} where {told}")  # noqa: S608  # quoted
         if held.rows() + there != held.entry.totals.taken:
             told = f"{held.entry.totals.taken} changes taken, {held.rows()} states and {there} ends present"

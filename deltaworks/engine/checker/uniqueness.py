@@ -22,8 +22,8 @@ def uniqueness(picture: Picture) -> Iterator[Finding]:
             yield from _copies(picture, held.name, ("_source",))
             yield from _events(picture, held.name, kept)
         elif isinstance(kept, History):
-            yield from _copies(picture, held.name, (*declared.keys, "_source"))
-            yield from _states(picture, held.name, declared.keys)
+            yield from _copies(picture, held.name, (*declared.keys, "_source" if kept.by is None else "valid_from"))
+            yield from _states(picture, held.name, kept)
         else:
             yield from _copies(picture, held.name, declared.keys)
         for suffix, by in (("quarantine", _COORDINATES), ("patches", _COORDINATES), ("late", ("_source",))):
@@ -39,10 +39,15 @@ def _copies(picture: Picture, name: str, by: tuple[str, ...]) -> Iterator[Findin
         yield Finding("I2", name, f"{more} rows more than there are values of {', '.join(by)}", _STEP)
 
 
-def _states(picture: Picture, name: str, keys: tuple[str, ...]) -> Iterator[Finding]:
-    """The states of a key follow each other by sequence: none ends before it begins, or after the next one does."""
-    after = f"lead(valid_from) over (partition by {columns(keys)} order by _source)"
-    states = f"select valid_from, valid_to, is_current, {after} as next_from from {named(name)}"  # noqa: S608  # quoted
+def _states(picture: Picture, name: str, kept: History) -> Iterator[Finding]:
+    """The states of a key follow each other by sequence: none ends before it begins, or after the next one does.
+
+    Where a column places them, one that was taken away before it held stands in the time of others.
+    """
+    never = "false" if kept.by is None else "valid_from is not distinct from valid_to"
+    after = f"lead(valid_from) over (partition by {columns(kept.keys)}, {never} order by _source)"
+    next_from = f"case when {never} then null else {after} end"
+    states = f"select valid_from, valid_to, is_current, {next_from} as next_from from {named(name)}"  # noqa: S608  # quoted
     wrong = picture.count(
         f"select count(*) from ({states}) where valid_to < valid_from or is_current <> (valid_to is null)"  # noqa: S608  # the line above
         " or (next_from is not null and (valid_to is null or valid_to > next_from))"

@@ -21,7 +21,7 @@ from deltaworks.engine.parsing.fields import Fields
 from deltaworks.engine.parsing.keys import Keys
 from deltaworks.engine.parsing.ordering import ordered
 from deltaworks.engine.parsing.refusal import Refusal
-from deltaworks.engine.parsing.sheet import Sheet, sequence
+from deltaworks.engine.parsing.sheet import SYSTEM, Sheet, sequence
 from deltaworks.engine.parsing.timely import Timely
 from deltaworks.engine.parsing.values import Converter, Encoding, Years, converter
 from deltaworks.words.reading import ARRIVAL, Json
@@ -29,6 +29,7 @@ from deltaworks.words.table import Column
 
 BY_ARRIVAL = "by its arrival"
 """What the sequence of a state begins with, and of nothing else; `writers/states.py` adds its arrival."""
+_TIME = SYSTEM.field("_at").type
 ENCODING = Encoding(years=Years(first=1900))
 """Nothing beyond JSON's own types unless `wire=` says so; a date before 1900 as a number is taken for a wrong unit."""
 
@@ -49,6 +50,8 @@ class JsonParser:
     by: str | None = None
     """Of such a table: the column that places states, the highest last."""
     timely: Timely | None = None
+    timed: bool = False
+    """Of such a table with `by`: whether each row says when it happened, a state in `by`, a deletion by its arrival."""
     leaves: ClassVar[tuple[str, ...]] = ()
     """A state does not say what its row was before."""
 
@@ -89,15 +92,18 @@ class JsonParser:
             if not isinstance(found, Refusal):
                 sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
             elif found.code == "no value" and self.keys:
-                self._delete(sheet, place, chunk.rows.column("key")[place].as_py())
+                self._delete(sheet, place, chunk)
             else:
                 sheet.refuse(place, found.code)
         rows = sheet.batch(self.converters, self.keys, self._source(chunk, mine), self.timely)
         return rows if self.by is None else self._placed(rows, self.by)
 
-    def _delete(self, sheet: Sheet, place: int, key: bytes | None) -> None:
+    def _delete(self, sheet: Sheet, place: int, chunk: Chunk) -> None:
+        if self.timed and chunk.rows.column("timestamp")[place].value < 0:  # Kafka's -1: it would be before all states
+            sheet.refuse(place, "no time of arrival")
+            return
         try:
-            sheet.keep(place, "delete", self.key.read(key))
+            sheet.keep(place, "delete", self.key.read(chunk.rows.column("key")[place].as_py()))
         except Refusal as refusal:
             sheet.refuse(place, f"key: {refusal.code}")
 
@@ -112,5 +118,17 @@ class JsonParser:
     def _placed(self, rows: pa.RecordBatch, by: str) -> pa.RecordBatch:
         """The same with the value that places each state; a deletion has none, it is placed by its arrival."""
         values = pc.binary_join_element_wise(self.places, ordered(rows.column(by)), "/")
-        source = pc.if_else(pc.equal(rows.column("_kind"), "row"), values, rows.column("_source"))
-        return rows.set_column(rows.schema.get_field_index("_source"), rows.schema.field("_source"), source)
+        is_row = pc.equal(rows.column("_kind"), "row")
+        placed = {"_source": pc.if_else(is_row, values, rows.column("_source"))}
+        if self.timed:
+            placed["_at"] = pc.if_else(is_row, rows.column(by).cast(_TIME), self._ended(rows, by))
+        for name, column in placed.items():
+            rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+        return rows
+
+    def _ended(self, rows: pa.RecordBatch, by: str) -> pa.Array:
+        """When a deletion arrived, as exactly as states tell their time; null for all else."""
+        arrived = rows.column("_timestamp").cast(_TIME)
+        if pa.types.is_date(rows.schema.field(by).type):
+            arrived = pc.floor_temporal(arrived, unit="day")
+        return pc.if_else(pc.equal(rows.column("_kind"), "delete"), arrived, pa.scalar(None, _TIME))

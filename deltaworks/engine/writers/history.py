@@ -2,15 +2,19 @@
 
 Each change is a row of its own, so a change that arrives late is put in at its place: the keys that a batch touches
 are folded again from all that is known of them, and the rows whose interval is another now are merged.
+
+States by JSON are placed by the time that they say themselves (`by=`), of each time there is one row.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
@@ -20,10 +24,22 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema, spark_schema
-from deltaworks.engine.writers.intervals import NEW, TIME, Truncation, events_schema, fold, folded_schema
+from deltaworks.engine.writers import states
+from deltaworks.engine.writers.intervals import (
+    NEW,
+    TIME,
+    OfKey,
+    Truncation,
+    by_sequence,
+    events_schema,
+    fold,
+    folded_schema,
+)
+from deltaworks.engine.writers.intervals_by_time import by_time
 from deltaworks.engine.writers.left import KEYED
 from deltaworks.engine.writers.over_bronze import OverBronze
-from deltaworks.engine.writers.writer import frame, span
+from deltaworks.engine.writers.writer import Turn, frame, span
+from deltaworks.words.keeping import History
 
 _REMEMBERED = pa.schema([("_at", TIME), ("_seq", pa.int64()), ("_source", pa.string())])
 _CHANGES = (*KEYED, "truncate")
@@ -53,6 +69,21 @@ class HistoryWriter(OverBronze):
         """As every writer over bronze; `deleted` remembers deletions and truncations."""
         super().__init__(*args, **given)
         self.deleted = deleted
+        kept = self.declared.table.kept_as
+        assert isinstance(kept, History)
+        self.by = kept.by
+        self._looked = False
+
+    def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
+        """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
+        if not self._looked:
+            states.refuse_other_places(self.parser, rows=self.table, ends=self.deleted)
+            self._looked = True
+        return super().take(spark, committer)
+
+    def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
+        """A database's changes have their sequences, states by JSON get them."""
+        return super()._placed(parsed) if self.by is None else states.placed(parsed, self.declared.keys)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table) and not self._reads_much(committer, parsed):
@@ -78,10 +109,11 @@ class HistoryWriter(OverBronze):
 
     def _keep_arrow(self, committer: Committer, parsed: pa.Table, counts: Counts) -> Counts:
         changes = parsed.filter(pc.is_in(parsed["_kind"], pa.array(_CHANGES)))
-        sequences = pc.replace_substring_regex(changes["_source"], _OFFSET, "")
         left = pc.equal(changes["_kind"], "left")
-        sequences = pc.if_else(left, pc.binary_join_element_wise(sequences, _LEFT, ""), sequences)
-        changes = changes.set_column(changes.schema.get_field_index("_source"), "_source", sequences)
+        if self.by is None:
+            sequences = pc.replace_substring_regex(changes["_source"], _OFFSET, "")
+            sequences = pc.if_else(left, pc.binary_join_element_wise(sequences, _LEFT, ""), sequences)
+            changes = changes.set_column(changes.schema.get_field_index("_source"), "_source", sequences)
         changes = sound(changes, self.table.schema, subset=True)  # keys are compared with those stored
         known = self._stored(self.deleted, changes)
         gone = self._not_known(changes.filter(pc.not_equal(changes["_kind"], "row")), known)
@@ -137,8 +169,10 @@ class HistoryWriter(OverBronze):
 
     def _keep_spark(self, committer: Committer, parsed: DataFrame, counts: Counts) -> Counts:
         changes = parsed.where(F.col("_kind").isin(*_CHANGES))
-        sequence = F.regexp_replace("_source", _OFFSET, F.when(F.col("_kind") == "left", _LEFT).otherwise(""))
-        changes = without_negative_zero(changes.withColumn("_source", sequence))
+        if self.by is None:
+            sequence = F.regexp_replace("_source", _OFFSET, F.when(F.col("_kind") == "left", _LEFT).otherwise(""))
+            changes = changes.withColumn("_source", sequence)
+        changes = without_negative_zero(changes)
         gone = self._not_known_spark(changes.where(F.col("_kind") != "row")).withColumn("_told", F.lit(True))
         floors = self._not_known_spark(self._floors_spark(parsed)).withColumn("_told", F.lit(False))
         both = gone.unionByName(floors).persist(StorageLevel.DISK_ONLY)
@@ -218,16 +252,18 @@ class HistoryWriter(OverBronze):
     def _fold(self, truncations: Sequence[Truncation]) -> Callable[[pa.Table], pa.Table]:
         """The same function for both ways; it is sent to Spark's workers, so it holds values only."""
         keys, table = self.declared.keys, self.table.schema
+        of_key: OfKey = partial(by_sequence, cuts=sorted(truncations)) if self.by is None else by_time
 
         def folded(events: pa.Table) -> pa.Table:
-            return fold(events, keys=keys, truncations=truncations, table=table)
+            return fold(events, keys=keys, table=table, of_key=of_key)
 
         return folded
 
     def _merge(self) -> Merge:
         own = {name: f"s.{name}" for name in self.table.schema.names}
         clauses = (Clause(on="matched", act="update", set=own), Clause(on="not matched", act="insert", set=own))
-        return Merge(keys=(*self.declared.keys, "_source"), clauses=clauses)
+        told = "_source" if self.by is None else "valid_from"  # a state of the same time takes the place of another
+        return Merge(keys=(*self.declared.keys, told), clauses=clauses)
 
 
 def _events(rows: pa.Table, kind: str, table: pa.Schema) -> pa.Table:

@@ -12,7 +12,7 @@ commits of changes that follow it. It was so before them: it begins no later tha
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -54,6 +54,10 @@ class Interval(NamedTuple):
     end: int | None
 
 
+OfKey = Callable[[Iterator[Change]], Iterable[tuple[Interval, bool]]]
+"""The intervals of one key's changes, each with whether the table has a row of it."""
+
+
 def events_schema(table: pa.Schema) -> pa.Schema:
     """What `fold` takes: the table's columns, and what each row is. Changes not yet stored have no interval."""
     return pa.schema([*table, KIND])
@@ -64,19 +68,18 @@ def folded_schema(table: pa.Schema) -> pa.Schema:
     return pa.schema([*table, NEW])
 
 
-def fold(events: pa.Table, *, keys: Sequence[str], truncations: Sequence[Truncation], table: pa.Schema) -> pa.Table:
+def fold(events: pa.Table, *, keys: Sequence[str], table: pa.Schema, of_key: OfKey) -> pa.Table:
     """The rows of a history that its table lacks or has with another interval.
 
-    `events` are **all** changes known of some keys: stored rows, new ones, deletions. A change is told by key, sequence
-    and kind; of its copies the one with the lowest offset counts.
+    `events` are **all** changes known of some keys: stored rows, new ones, deletions. `of_key` says what becomes of one
+    key's, with the lowest offset first among those of one sequence and kind.
     """
     events = events.select(events_schema(table).names).cast(events_schema(table))
     order = [*keys, "_source", "_kind", "_offset"]  # a deletion before the row of the same change: a key that moves
     events = events.take(pc.sort_indices(events, sort_keys=[(name, "ascending") for name in order]))
-    cuts = sorted(truncations)
     changed: list[tuple[Interval, bool]] = []
-    for _, copies in groupby(_changes(events, keys), attrgetter("key")):
-        for interval, stored in _intervals_of(copies, cuts):
+    for _, changes in groupby(_changes(events, keys), attrgetter("key")):
+        for interval, stored in of_key(changes):
             if interval.change.stored != (interval.start, interval.end):
                 changed.append((interval, not stored))
     return _rows(events, changed, table)
@@ -90,8 +93,11 @@ def _changes(events: pa.Table, keys: Sequence[str]) -> Iterator[Change]:
         yield Change(place, key, sequence, kind, at, None if start is None else (start, end))
 
 
-def _intervals_of(copies: Iterator[Change], cuts: Sequence[Truncation]) -> Iterator[tuple[Interval, bool]]:
-    """The intervals of one key, and whether the change or a copy of it is in the table."""
+def by_sequence(copies: Iterator[Change], cuts: Sequence[Truncation]) -> Iterator[tuple[Interval, bool]]:
+    """The intervals of one key, and whether the change or a copy of it is in the table; `cuts` in their order.
+
+    A change is told by its sequence and kind; of its copies the first one counts.
+    """
     changes: list[Change] = []
     stored: set[str] = set()
     for change in copies:

@@ -16,7 +16,6 @@ from deltaworks.engine.commit import Clause, Committer, Merge, Rows, is_bounded
 from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.parsing.json import BY_ARRIVAL
 from deltaworks.engine.schemas import arrow_schema, own_schema
 from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
@@ -24,7 +23,6 @@ from deltaworks.engine.writers.left import ENDS, KEYED
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.partial import is_partial, keyed
 from deltaworks.engine.writers.writer import Turn, span
-from deltaworks.errors import LakeError
 from deltaworks.words.keeping import Latest
 from deltaworks.words.reading import Json
 
@@ -71,18 +69,9 @@ class LatestWriter(OverBronze):
     def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
         """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
         if not self._looked:
-            self._refuse_other_places()
+            states.refuse_other_places(self.parser, rows=self.table, ends=self.deleted)
             self._looked = True
         return super().take(spark, committer)
-
-    def _refuse_other_places(self) -> None:
-        ends = BY_ARRIVAL if isinstance(self.declared.table.reads, Json) else self.parser.places  # by= places no end
-        for table, what, declared in ((self.table, "rows", self.parser.places), (self.deleted, "deletions", ends)):
-            found = dataset_of(table.delta).head(1, columns=["_source"])["_source"].to_pylist()
-            there = {states.place(source) for source in found}
-            if there - {declared}:
-                finding = f"its {what} are placed {there.pop()}, declared is {declared}"
-                raise LakeError(self.declared.name, finding, f'Run "deltaworks rebuild {self.declared.name}"')
 
     def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
         """A database's changes have their sequences, states by JSON get them."""

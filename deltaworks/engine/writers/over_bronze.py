@@ -64,7 +64,7 @@ class OverBronze(ABC):
             partial=partial,
             rules=rules,
             only=declared.table.only,
-            by=declared.table.kept_as.by if isinstance(declared.table.kept_as, Latest) else None,
+            by=declared.table.kept_as.by if isinstance(declared.table.kept_as, Latest | History) else None,
         )
         code, suite = code_of(declared), suite_of(declared)
         self.progress = Progress(own.table, code=code, suite=suite, inputs=[source.table])
@@ -324,11 +324,16 @@ class OverBronze(ABC):
 
 
 def _timely(declared: Declared) -> Timely | None:
-    """Events only: what a database says of its own rows is taken as it is."""
+    """Events, and states that say when they began: what a database says of its own rows is taken as it is."""
     table = declared.table
-    if table.event_time is None or not isinstance(table.kept_as, Append):
-        return None
-    return Timely(column=table.event_time, future_max=table.future_max)
+    match table.kept_as:
+        case Append():
+            column = table.event_time
+        case History(by=by):
+            column = by
+        case _:
+            column = None
+    return None if column is None else Timely(column=column, future_max=table.future_max)
 
 
 def _suite(declared: Declared) -> Suite:
