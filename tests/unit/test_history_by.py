@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import replay
 from tests.chance import seeded
 from tests.flows import START, Crash, Log, Record
+from tests.intruder import Intruder
 from tests.patching import patch
 from tests.states import (
     MEMBERS,
@@ -82,6 +84,34 @@ def test_states_stand_where_their_time_says(tmp_path: Path) -> None:
     assert held(owner) == {(1, "Bath", 1, 5), (1, "Cork", 5, 9), (1, "Linz", 9, None)}
     assert counted(owner) == (3, 3, 0)
     assert sound(owner)
+
+
+BREAKS: dict[str, tuple[Callable[[Intruder], None], set[str]]] = {
+    "nothing": (lambda _: None, set()),
+    "a state is gone": (lambda on: on.delete("city = 'Bath'"), {"I1"}),
+    "a time has two states": (
+        lambda on: on.add(lambda row: row["city"] == "Cork", _source="by changed_at/9"), {"I1", "I2"}
+    ),
+    "a state ends too late": (lambda on: on.update("valid_to", "_at + interval '1 day'", "city = 'Bath'"), {"I2"}),
+    "what never held holds": (lambda on: on.update("valid_to", "_at + interval '1 day'", "city = 'Wien'"), {"I2"}),
+    "what never held is current": (lambda on: on.update("is_current", "true", "city = 'Wien'"), {"I2"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_the_checker_finds_a_broken_history(tmp_path: Path, name: str) -> None:
+    """A state too few or too many, one that reaches into the next; one that never held stands in the time of others."""
+    owner, log = owned(tmp_path), Log()
+    take(owner, log, changed(1, "Bath", 1, arrives=1), changed(1, "Wien", 9, arrives=2), moved(1, None, 0, second=5))
+    take(owner, log, changed(1, "Cork", 7, arrives=7), changed(1, "Linz", 12, arrives=12))
+    owner.flow.settle()
+    spoil, broken = BREAKS[name]
+
+    spoil(Intruder(owner.settings, MEMBERS))
+
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        found = {one.invariant for one in check(picture, at_rest=False) if one.place == MEMBERS}
+    assert found == broken
 
 
 def test_of_equal_times_the_last_to_arrive_counts(tmp_path: Path) -> None:
