@@ -67,6 +67,14 @@ comment on table public.heartbeat is
     'One row, touched by Debezium, so that its replication slot moves on while the shop is quiet and WAL can go.';
 insert into public.heartbeat (id, ts) values (1, now()) on conflict (id) do nothing;
 
+create table if not exists public.signals (
+    id   text primary key,
+    type text not null,
+    data text
+);
+comment on table public.signals is
+    'Debezium is asked here to read tables anew beside the stream, and marks here what it reads. Rows may be deleted.';
+
 -- Full: updates and deletes carry the whole old row; by default it is filled with invented values and TOAST
 -- placeholders.
 alter table public.customers replica identity full;
@@ -83,10 +91,13 @@ begin
 end
 $$;
 alter publication shop_pub set table
-    public.customers, public.products, public.stock, public.orders, public.order_lines, public.heartbeat;
+    public.customers, public.products, public.stock, public.orders, public.order_lines, public.heartbeat,
+    public.signals;
 
 grant usage on schema public to debezium;
 grant select on
-    public.customers, public.products, public.stock, public.orders, public.order_lines, public.heartbeat
+    public.customers, public.products, public.stock, public.orders, public.order_lines, public.heartbeat,
+    public.signals
     to debezium;
 grant update on public.heartbeat to debezium;
+grant insert on public.signals to debezium;

@@ -52,8 +52,9 @@ def running_stack(*, parts: Collection[str], project: Path | None = None) -> Ite
 
 
 def connector_for(*tables: str) -> str:
-    """The shop's connector, as it is, for other tables of the source."""
+    """The shop's connector, as it is, for other tables of the source, which has none for signals."""
     declared = json.loads((ROOT / "shop" / "connector.json").read_text())
+    del declared["config"]["signal.data.collection"]
     names = [f"public.{table}" for table in tables]
     declared["config"]["snapshot.include.collection.list"] = ",".join(names)
     declared["config"]["table.include.list"] = ",".join([*names, "public.heartbeat"])

@@ -49,7 +49,7 @@ _DESCENDANTS = """
     join pg_namespace n on n.oid = c.relnamespace"""
 """Of partitions and of tables that inherit."""
 _FORBIDDEN = """
-    select rolname from pg_roles where not has_table_privilege(oid, %s::oid, 'select') and rolname = %s"""
+    select rolname from pg_roles where not has_table_privilege(oid, %s::oid, %s) and rolname = %s"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,9 @@ class _Index:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Relation:
+class Relation:
+    """A table of the source, as Postgres and the connector see it."""
+
     oid: int
     name: str
     identity: str
@@ -118,9 +120,8 @@ def gaps(
     The connection is to the source database, as a role that may read its catalogs.
     """
     reading = {name: table for name, table in tables.items() if isinstance(table.reads, Debezium)}
-    there = _relations(connection, [_source(table) for table in reading.values()])
-    publication = config.get("publication.name", "dbz_publication")
-    published = dict(connection.execute(_PUBLISHED, (publication,)).fetchall())
+    there = relations(connection, [_source(table) for table in reading.values()])
+    published = published_by(connection, config)
     for name, table in reading.items():
         relation = there.get(_source(table))
         if relation is None:
@@ -139,6 +140,27 @@ def gaps(
         yield from _columns(name, table, relation, config, published.get(relation.name))
 
 
+def publication_of(config: Mapping[str, str]) -> str:
+    """Name of the publication that the connector reads."""
+    return config.get("publication.name", "dbz_publication")
+
+
+def published_by(connection: "psycopg.Connection[Any]", config: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of each table whose changes the connector's publication has, by the name under which they come."""
+    return dict(connection.execute(_PUBLISHED, (publication_of(config),)).fetchall())
+
+
+def partitions(connection: "psycopg.Connection[Any]", relation: Relation) -> list[str]:
+    """Names of the partitions that have a table's rows; none if it has none."""
+    return [one for (one,) in connection.execute(_PARTITIONS, (relation.oid,))] if relation.partitioned else []
+
+
+def forbidden(connection: "psycopg.Connection[Any]", relation: Relation, config: Mapping[str, str], right: str) -> bool:
+    """Whether the connector's role lacks a right on a table; what a role may that is not known here nobody knows."""
+    user = config.get("database.user")
+    return bool(user and connection.execute(_FORBIDDEN, (relation.oid, right, user)).fetchone())
+
+
 def _source(table: Table) -> str:
     return _reads(table).table
 
@@ -148,7 +170,8 @@ def _reads(table: Table) -> Debezium:
     return table.reads
 
 
-def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> dict[str, _Relation]:
+def relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> dict[str, Relation]:
+    """The tables of the source that have these names, each as schema.table."""
     rows = connection.execute(_RELATIONS, (list(names),)).fetchall()
     attributes: dict[int, dict[str, _Attribute]] = {row[0]: {} for row in rows}
     for oid, name, kind, modifier, generated, may_lack, left_out in connection.execute(
@@ -163,7 +186,7 @@ def _relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> d
         one = _Index(primary=primary, identity=of_identity, sound=sound, columns=tuple(columns))
         indexes[oid].append(one)
     return {
-        name: _Relation(
+        name: Relation(
             oid=oid,
             name=name,
             identity=identity,
@@ -179,24 +202,24 @@ def _not_captured(
     connection: "psycopg.Connection[Any]",
     name: str,
     reads: Debezium,
-    relation: _Relation,
+    relation: Relation,
     config: Mapping[str, str],
     published: Mapping[str, object],
 ) -> Gap | None:
     """Why no change of the table comes at all, or none of a part of it; None if they come."""
-    parts = [one for (one,) in connection.execute(_PARTITIONS, (relation.oid,))] if relation.partitioned else []
+    parts = partitions(connection, relation)
     by_parts = bool(parts) and relation.name not in published
     for one in parts if by_parts and reads.partitions is not None else [relation.name]:
-        unlisted = _unlisted(name, one, config)
-        if unlisted is not None:
-            return unlisted
-    user = config.get("database.user")
-    if user and connection.execute(_FORBIDDEN, (relation.oid, user)).fetchone():
+        left_out = unlisted(name, one, config)
+        if left_out is not None:
+            return left_out
+    if forbidden(connection, relation, config, "select"):
+        user = config["database.user"]
         finding = f"the connector's role {user} may not read {relation.name}"
         return Gap(place=name, finding=finding, next_step=f"grant select on {relation.name} to {user}, {_ANEW}")
     if relation.name in published:
         return None
-    publication = config.get("publication.name", "dbz_publication")
+    publication = publication_of(config)
     if by_parts and any(one in published for one in parts):
         other = next((one for one in parts if not reads.is_partition(one)), None)
         if other is None:
@@ -215,13 +238,13 @@ def _strangers(
     connection: "psycopg.Connection[Any]",
     name: str,
     reads: Debezium,
-    relation: _Relation,
+    relation: Relation,
     config: Mapping[str, str],
     published: Iterable[str],
 ) -> Iterator[Gap]:
     """Captured tables that are called like the table's partitions and are none: their rows come as its own."""
-    lists = {setting: patterns for setting, patterns in config.items() if setting != _SNAPSHOT}  # changes come anyway
-    called = [one for one in sorted(published) if reads.is_partition(one) and _unlisted(name, one, lists) is None]
+    lists = beside_snapshots(config)
+    called = [one for one in sorted(published) if reads.is_partition(one) and unlisted(name, one, lists) is None]
     own = {one for (one,) in connection.execute(_DESCENDANTS, (relation.oid,))} if called else set()
     for one in called:
         if one not in own:
@@ -230,7 +253,12 @@ def _strangers(
             yield Gap(place=name, finding=finding, next_step=next_step)
 
 
-def _unlisted(name: str, relation: str, config: Mapping[str, str]) -> Gap | None:
+def beside_snapshots(config: Mapping[str, str]) -> dict[str, str]:
+    """The configuration without the list of what snapshots read: changes come anyway."""
+    return {setting: patterns for setting, patterns in config.items() if setting != _SNAPSHOT}
+
+
+def unlisted(name: str, relation: str, config: Mapping[str, str]) -> Gap | None:
     """By which of its lists the connector leaves a table of the source out."""
     for setting in ("table.include.list", _SNAPSHOT):
         patterns = config.get(setting)
@@ -248,7 +276,7 @@ def _listed(patterns: str, name: str) -> bool:
     return any(re.fullmatch(one.strip(), name, re.IGNORECASE) for one in patterns.split(",") if one.strip())
 
 
-def _keys(name: str, table: Table, relation: _Relation, config: Mapping[str, str]) -> Iterator[Gap]:
+def _keys(name: str, table: Table, relation: Relation, config: Mapping[str, str]) -> Iterator[Gap]:
     """Whether changes tell which row they are of, by the columns that it is kept by."""
     if not isinstance(table.kept_as, Latest | History):
         return
@@ -256,14 +284,14 @@ def _keys(name: str, table: Table, relation: _Relation, config: Mapping[str, str
         yield Gap(place=name, finding=finding, next_step=next_step)
 
 
-def _kept_by(table: Table, relation: _Relation) -> set[str]:
+def _kept_by(table: Table, relation: Relation) -> set[str]:
     """The declared keys, by their names in the source."""
     keys = table.kept_as.keys if isinstance(table.kept_as, Latest | History) else ()
     older = {column.name: column.previously for column in table.columns}
     return {name if name in relation.attributes else older.get(name) or name for name in keys}
 
 
-def _of_keys(table: Table, declared: set[str], relation: _Relation, key: Sequence[str]) -> Iterator[_Wrong]:
+def _of_keys(table: Table, declared: set[str], relation: Relation, key: Sequence[str]) -> Iterator[_Wrong]:
     assert isinstance(table.reads, Debezium)
     full, told, kept = relation.identity == "f", relation.told, f"is kept by {', '.join(sorted(declared))}"
     to_full = f"alter table {relation.name} replica identity full"
@@ -296,7 +324,7 @@ def _of_keys(table: Table, declared: set[str], relation: _Relation, key: Sequenc
 
 
 def _columns(
-    name: str, table: Table, relation: _Relation, config: Mapping[str, str], published: Sequence[str] | None
+    name: str, table: Table, relation: Relation, config: Mapping[str, str], published: Sequence[str] | None
 ) -> Iterator[Gap]:
     assert isinstance(table.reads, Debezium)
     moves = not _kept_by(table, relation) <= {*relation.key(config)}

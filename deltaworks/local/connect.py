@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -105,6 +105,27 @@ def connector_of(settings: Settings) -> tuple[str, dict[str, str]] | None:
         raise StackError(str(path), f"not a connector ({error!r})", "It needs name and config, as JSON") from None
 
 
+def answering(settings: Settings) -> tuple[str, dict[str, str], Path]:
+    """Name, configuration and file of the project's connector. Raises StackError if there is none, or no Connect."""
+    found = connector_of(settings)
+    if found is None or settings.source is None:
+        raise StackError("source", "the project declares no connector", "See [source] in deltaworks.toml")
+    if ask(settings, "GET", "/")[0] != 200:
+        raise StackError("connect", "does not answer", 'Run "deltaworks up"')
+    return *found, settings.project / settings.source.connector
+
+
+def differing(declared: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
+    """In what the connector that runs is not as it is declared."""
+    return sorted(key for key in {*declared, *running} - {"name"} if declared.get(key) != running.get(key))
+
+
+def states(settings: Settings, name: str) -> list[str]:
+    """Of a connector and its tasks, as Connect says; none if it has none, or does not answer."""
+    status, body = ask(settings, "GET", f"/connectors/{name}/status")
+    return _states_in(body) if status == 200 else []
+
+
 def register_connector(settings: Settings) -> None:
     """Create the project's connector or change it to what is declared, and wait until its task runs."""
     found = connector_of(settings)
@@ -123,13 +144,23 @@ def committed_lsn(settings: Settings) -> int | None:
 
     In a snapshot that is where it began, while most of its rows are to come: see `in_snapshot`.
     """
-    known = [offset.get("lsn") for offset in _offsets(settings)]
-    return max((int(lsn) for lsn in known if lsn is not None), default=None)
+    return _lsn(_offsets(settings))
+
+
+def settled_lsn(settings: Settings) -> int | None:
+    """As `committed_lsn`, but None while a snapshot is taken beside the stream: most of its rows are to come."""
+    offsets = _offsets(settings)
+    return None if any("incremental_snapshot_collections" in one for one in offsets) else _lsn(offsets)
 
 
 def in_snapshot(settings: Settings) -> bool:
     """Whether the last that Connect has recorded is a row of a snapshot that is not over."""
     return any(offset.get("snapshot") for offset in _offsets(settings))
+
+
+def _lsn(offsets: Sequence[Mapping[str, Any]]) -> int | None:
+    known = [offset.get("lsn") for offset in offsets]
+    return max((int(lsn) for lsn in known if lsn is not None), default=None)
 
 
 def _offsets(settings: Settings) -> list[dict[str, Any]]:
@@ -174,10 +205,14 @@ def _wait_running(settings: Settings, name: str) -> None:
     status, body = ask(settings, "GET", f"/connectors/{name}/status")
     if status != 200:
         raise _NotYetError(f"status {status}")
-    states = [body["connector"]["state"], *(task["state"] for task in body["tasks"])]
-    if len(states) < 2 or any(state != "RUNNING" for state in states):
+    found = _states_in(body)
+    if len(found) < 2 or any(state != "RUNNING" for state in found):
         trace = next((task["trace"] for task in body["tasks"] if "trace" in task), "")
-        raise _NotYetError(f"states {', '.join(states)} {trace[:400]}".strip())
+        raise _NotYetError(f"states {', '.join(found)} {trace[:400]}".strip())
+
+
+def _states_in(status: Mapping[str, Any]) -> list[str]:
+    return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
 
 
 def _filled(settings: Settings, value: str) -> str:

@@ -19,7 +19,7 @@ from deltaworks import catalog, processes
 from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.java import java_home
-from deltaworks.local import connect, kafka, stack
+from deltaworks.local import connect, kafka, signals, stack
 from deltaworks.local.captured import gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
@@ -33,8 +33,19 @@ _DISK_BYTES_WARN, _DISK_BYTES_MIN = 10 * 2**30, 2 * 2**30
 _WAL_BYTES_WARN = 512 * 2**20  # half of max_slot_wal_keep_size
 _SECONDS_MAX = 5
 _LOG_BYTES_MAX = 4 * 2**20
-_UNREAD = re.compile(r"^([-\d]{10} [:\d]{8})\.\d{3} (?:WARN|ERROR) (\S*(?:Convert|SchemaBuilder)\S*) ", re.MULTILINE)
-"""A line as `kafka.py` has Connect write them, by what turns values into records."""
+_LINE = r"^([-\d]{10} [:\d]{8})\.\d{3} (?:WARN|ERROR) "
+"""The beginning of a line as `kafka.py` has Connect write them."""
+_UNREAD = {
+    re.compile(_LINE + r"(\S*(?:Convert|SchemaBuilder)\S*) ", re.MULTILINE): (
+        "value(s) not read",
+        'Read "deltaworks logs connect": values may be null that are not in the source',
+    ),
+    re.compile(_LINE + r"(\S*IncrementalSnapshot\S*|SignalProcessor(?= Action)) ", re.MULTILINE): (
+        "time(s) a table may have been left out that was to be read beside the stream",
+        'Read "deltaworks logs connect": what was asked for with it may wait until Connect has been started again',
+    ),
+}
+"""By what turns values into records, and what reads tables beside the stream: what is told of it, and the next step."""
 _BEGINNING_SECONDS_MAX = 60
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -262,8 +273,7 @@ def _connector(settings: Settings) -> Iterator[Finding]:
         return
     yield from _judged_states(name, states)
     _, running = connect.ask(settings, "GET", f"/connectors/{name}/config")
-    changed = sorted(key for key in {*declared, *running} - {"name"} if declared.get(key) != running.get(key))
-    if changed:
+    if changed := connect.differing(declared, running):
         yield _warn("connector", f"{name}: {', '.join(changed)} differ from the project's file", 'Run "deltaworks up"')
 
 
@@ -274,7 +284,7 @@ def _captured(settings: Settings) -> Iterator[Finding]:
         return
     tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
     with psycopg.connect(settings.source_dsn(), connect_timeout=_SECONDS_MAX) as connection:
-        missing = list(gaps(connection, found[1], tables))
+        missing = [*gaps(connection, found[1], tables), *signals.gaps(connection, found[1])]
     for one in missing:
         yield _fail("captured", f"{one.place}: {one.finding}", one.next_step)
     reading = sum(isinstance(one.reads, Debezium) for one in tables.values())
@@ -302,22 +312,25 @@ def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
 
 
 def _connect_log(settings: Settings) -> Iterator[Finding]:
-    """Of a value that it cannot read the connector sends null or nothing and goes on: only its log says so."""
+    """Of what it cannot read, a value or a table beside the stream, the connector sends null or nothing and goes on.
+
+    Only its log says so.
+    """
     path = settings.logs / "connect.log"
     if "connect" not in stack.state(settings).parts or not path.exists():
         return
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _LOG_BYTES_MAX))
-        found = _UNREAD.findall(log.read().decode(errors="replace"))
+        text = log.read().decode(errors="replace")
     since = f"{datetime.now(UTC).astimezone() - timedelta(days=1):%Y-%m-%d %H:%M:%S}"  # the log's times are local
-    errors = [(at, logger) for at, logger in found if at > since]
-    if errors:
-        at, logger = errors[-1]  # and not the texts, which quote values
-        told = f"{len(errors)} value(s) not read since {errors[0][0]}, the last at {at} by {logger}"
-        yield _warn(
-            "connect log", told, 'Read "deltaworks logs connect": values may be null that are not in the source'
-        )
-    else:
+    well = True
+    for pattern, (what, next_step) in _UNREAD.items():
+        errors = [(at, logger) for at, logger in pattern.findall(text) if at > since]
+        if errors:
+            well, (at, logger) = False, errors[-1]  # and not the texts, which quote values
+            told = f"{len(errors)} {what} since {errors[0][0]}, the last at {at} by {logger}"
+            yield _warn("connect log", told, next_step)
+    if well:
         yield _ok("connect log", "no value in a day that could not be read")
 
 

@@ -34,12 +34,7 @@ def resnapshot(settings: Settings) -> tuple[Life, Life]:
     Gives the life before and the new one. Raises StackError if Connect or the source is away, or if the connector's
     routing would not know the new prefix.
     """
-    found = connect.connector_of(settings)
-    if found is None or settings.source is None:
-        raise StackError("source", "the project declares no connector", "See [source] in deltaworks.toml")
-    if connect.ask(settings, "GET", "/")[0] != 200:
-        raise StackError("connect", "does not answer", 'Run "deltaworks up"')
-    path = settings.project / settings.source.connector
+    _, _, path = connect.answering(settings)
     before, after = raise_life(path)
     connect.register_connector(settings)
     _drop(settings, before.slot)

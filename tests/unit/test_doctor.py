@@ -98,6 +98,8 @@ def test_errors_of_the_connector_are_told_and_their_texts_are_not(tmp_path: Path
         (timedelta(hours=3), "WARN TableSchemaBuilder cannot read 'ann@home.example'"),
         (timedelta(hours=2), "INFO Task ERROR TableSchemaBuilder is a word"),
         (timedelta(hours=1), "ERROR PostgresValueConverter no type"),
+        (timedelta(minutes=3), "INFO AbstractIncrementalSnapshotChangeEventSource Incremental snapshot will end"),
+        (timedelta(minutes=2), "WARN AbstractIncrementalSnapshotChangeEventSource 'ann' skipped: no primary keys"),
     ]  # fmt: skip
     now, log = datetime.now(UTC).astimezone(), settings.logs / "connect.log"  # Java writes local times
 
@@ -111,6 +113,11 @@ def test_errors_of_the_connector_are_told_and_their_texts_are_not(tmp_path: Path
     assert told.startswith("2 value(s) not read since ")
     assert told.endswith(" by PostgresValueConverter")
     assert "ann" not in told
+    assert found(6) == [(verdict, told)]
+    [first, (verdict, left_out)] = found(7)
+    assert (first, verdict) == (("warn", told), "warn")
+    assert left_out.startswith("1 time(s) a table may have been left out that was to be read beside the stream since ")
+    assert "ann" not in left_out
 
 
 @pytest.mark.parametrize(("then", "verdict"), [("RUNNING", "ok"), ("FAILED", "fail")])

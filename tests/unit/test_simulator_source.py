@@ -65,7 +65,8 @@ def test_the_schema_can_be_run_again_over_data(dsn: str, source: Source) -> None
 
     assert source.state() == shop
     published = asked(dsn, "select tablename from pg_publication_tables where pubname = 'shop_pub' order by 1")
-    assert [name for (name,) in published] == ["customers", "heartbeat", "order_lines", "orders", "products", "stock"]
+    tables = ["customers", "heartbeat", "order_lines", "orders", "products", "signals", "stock"]
+    assert [name for (name,) in published] == tables
     assert asked(dsn, "select relname from pg_class where relreplident = 'f'")
     assert asked(dsn, "select id from heartbeat") == [(1,)]
 
