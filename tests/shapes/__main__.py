@@ -11,12 +11,12 @@ import typer
 from deltaworks.cli.show import out
 from tests.chaos.changes import source_and_broker
 from tests.shapes.drawn import drawn
-from tests.shapes.shape import shapes
+from tests.shapes.shape import ALL_KEYED, shapes
 from tests.shapes.worked import timed, work
 
 
 def main(
-    count: Annotated[int, typer.Option("--shapes", min=1, help="Tables of the source.")] = 40,
+    count: Annotated[int, typer.Option("--shapes", min=len(ALL_KEYED), help="Tables of the source.")] = 40,
     transactions: Annotated[int, typer.Option(min=30, help="Transactions of the workload.")] = 3000,
     seed: Annotated[int | None, typer.Option(help="Decides what is drawn; default: by chance.")] = None,
 ) -> None:

@@ -1,27 +1,32 @@
 """Work on drawn shapes, kill Connect twice, read tables beside the stream, and hold the lake against the source."""
 
+import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import deltalake
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 from psycopg import sql
 
 from deltaworks import catalog
 from deltaworks.engine.checker import Picture, check
-from deltaworks.local import connect, stack
+from deltaworks.local import connect, signals, stack
 from deltaworks.local.captured import gaps
 from deltaworks.settings import Settings
 from tests.chaos import changes
 from tests.chaos.workload import OF_ROWS, Workload, seconds_max
 from tests.running_stack import wait_until
-from tests.shapes.drawn import SIGNALS, tables
+from tests.shapes.drawn import tables
 from tests.shapes.shape import Shape
 
 Row = dict[str, Any]
 _SECONDS_A_SHAPE = 30.0  # its two tables take every batch; the rest is for a busy machine
+_TURNS_MAX = 9
+"""So often tables are read beside the stream until a row comes: those that are changed meanwhile are left out."""
 
 
 def work(
@@ -36,32 +41,65 @@ def work(
         changes.kill_connect(settings)
         say("Connect killed after the first rows")
         wait_until(lambda: changes.streams(settings), what="streamed changes", seconds_max=changes.SECONDS_MAX)
-        _read_beside(dsn, shapes, chance)
+        able = [f"public.{shape.name}" for shape in shapes if shape.keyed != "nothing" and not shape.generated]
+        some = chance.sample(able, (len(able) + 1) // 2)
+        asked = signals.read_beside(settings, some, signal="amidst")
         going.wait(transactions // 3)
         changes.kill_connect(settings)
         say("Connect killed in the stream")
         going.wait(transactions // 3)
+        read: Counter[str] = Counter()
+        for turn in range(_TURNS_MAX):
+            asked = signals.read_beside(settings, some, signal=f"amidst-{turn}") if turn else asked
+            _wait_read(settings, shapes, asked)
+            if read := read_rows(settings, since=0):
+                break
+        say(f"read beside the stream: {dict(read)}")
     going.must_go_on()
     say(f"done: {dict(going.done)}")
     leave_rows(dsn, shapes, chance)
     changes.settle(settings, dsn)
+    since = changes.end(settings)
+    _wait_read(settings, shapes, signals.read_beside(settings, able, signal="at rest"))
+    unread = [] if read else [f"no row was read beside the stream while it went on, in {_TURNS_MAX} turns"]
+    unread += _unread(settings, shapes, able, since)
     seconds = changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes) + seconds_max(transactions)
     code = changes.driver(settings).wait(timeout=seconds)
     assert code == 0, f"the driver ended with {code}: see {settings.logs / 'changes.log'}"
-    return [*_captured(settings, shapes), *differences(settings, shapes)]
+    return [*unread, *_captured(settings, shapes), *differences(settings, shapes)]
 
 
-def _read_beside(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
-    """By an incremental snapshot; the connector needs a key to walk along."""
-    able = [f'"public.{shape.name}"' for shape in shapes if shape.keyed != "nothing"]
-    some = chance.sample(able, (len(able) + 1) // 2)
-    with psycopg.connect(dsn) as connection:
-        connection.execute(
-            sql.SQL("insert into {} values ('now', 'execute-snapshot', {})").format(
-                sql.Identifier(*SIGNALS.split(".")),
-                sql.Literal(f'{{"data-collections": [{",".join(some)}], "type": "incremental"}}'),
-            )
-        )
+def _wait_read(settings: Settings, shapes: Sequence[Shape], asked: signals.Asked) -> None:
+    """Until the connector has read what it was asked for: on a busy machine that takes longer than the work."""
+    seconds = changes.SECONDS_MAX + _SECONDS_A_SHAPE * len(shapes)
+    wait_until(lambda: signals.over(settings, asked), what="tables read beside the stream", seconds_max=seconds)
+
+
+def read_rows(settings: Settings, *, since: int) -> Counter[str]:
+    """How many rows of each table were read beside the stream, of the records of the topic from this offset on."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka, "group.id": "shapes", "isolation.level": "read_committed",
+            "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 3,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(changes.TOPIC, 0, since)])
+    found: Counter[str] = Counter()
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        source = (json.loads(message.value() or b"null") or {}).get("source", {})
+        if source.get("snapshot") == "incremental":
+            found[f"{source['schema']}.{source['table']}"] += 1
+    consumer.close()
+    return found
+
+
+def _unread(settings: Settings, shapes: Sequence[Shape], able: Sequence[str], since: int) -> Iterator[str]:
+    """Where not each row of a table was read beside the stream, now that nobody works on any."""
+    read = read_rows(settings, since=since)
+    for shape in shapes:
+        there, name = len(_there(settings.source_dsn(), shape)), f"public.{shape.name}"
+        if name in able and read[name] != there:
+            yield f"{shape.name} ({_told(shape)}): {read[name]} of {there} rows were read beside the stream"
 
 
 def leave_rows(dsn: str, shapes: Sequence[Shape], chance: Random) -> None:
@@ -100,7 +138,7 @@ def _captured(settings: Settings, shapes: Sequence[Shape]) -> Iterator[str]:
         for name in tables(shape)
     }
     with psycopg.connect(settings.source_dsn()) as connection:
-        told = list(gaps(connection, found[1], declared))
+        told = [*gaps(connection, found[1], declared), *signals.gaps(connection, found[1])]
     yield from (f"doctor: {one.place}: {one.finding}" for one in told if one.place not in loose | texts)
     yield from (f"doctor finds nothing at {name}" for name in sorted((loose | texts) - {one.place for one in told}))
 

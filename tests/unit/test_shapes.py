@@ -41,7 +41,7 @@ def test_forty_shapes_are_tables_and_declarations(tmp_path: Path, postgres: Scra
     dsn = postgres.database("shapes")
 
     with psycopg.connect(dsn, autocommit=True) as connection:
-        if not connection.execute("select from pg_roles where rolname = 'debezium'").fetchone():
+        if connection.execute("select from pg_roles where rolname = 'debezium'").fetchone() is None:
             connection.execute("create role debezium")
         for _ in range(2):
             connection.execute(schema)
