@@ -78,6 +78,10 @@ class NoAnswerError(SourceError):
     """Kafka does not answer: nothing is known, not even that anything is wrong."""
 
 
+class LeadersMovedError(NoAnswerError):
+    """A partition got another leader since its reading began: what was read may not be what it has."""
+
+
 class OutletError(DeltaworksError):
     """A table's copy in the serving database or in a topic cannot be brought up to date; it is tried again."""
 

@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicPartition,
     Uuid,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.patience import ASK_AGAIN_SECONDS, no_answer, patiently
@@ -25,6 +25,15 @@ AT_THE_END = KafkaError._PARTITION_EOF  # noqa: SLF001  # its public name
 MARKERS_MAX = 1_000
 """Ends further away than this are taken for records without a look."""
 _NO_ID = str(Uuid(0, 0))  # what a broker says that gives topics none
+# What is said of a partition whose leader has gone, or come, since its topic was described: that is asked again.
+# A leader is asked by its epoch, so one that has just been replaced, or does not know yet that it leads, says no more.
+_JUST_MOVED = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001  # its public name
+    KafkaError._NOENT,  # noqa: SLF001  # its public name
+}
 Span = tuple[str, str, int, int]
 """Topic, partition, first and next offset."""
 
@@ -35,6 +44,18 @@ class Edge:
 
     low: int
     high: int
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells a topic's logs from others in their place.
+
+    `topic_id`: another one where it was made anew; None of brokers that give topics none. `epochs`: partition -> number
+    of its leader, which rises with each; what a log loses that others had, it loses when a leader begins.
+    """
+
+    topic_id: str | None
+    epochs: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +111,24 @@ class Broker:
         found: dict[str, dict[str, Edge]] = {}
         for topic in topics:
             try:
-                meta = self._consumer.list_topics(topic, timeout=self._timeout).topics[topic]
-                if meta.error is not None or not meta.partitions:
-                    raise SourceError(f"topic {topic}", "the broker has no such topic", 'Run "deltaworks up"')
-                found[topic] = {str(p): Edge(*self._watermarks(topic, p)) for p in sorted(meta.partitions)}
+                found[topic] = {str(p): Edge(*self._watermarks(topic, p)) for p in self._led(topic)}
             except KafkaException as error:
                 raise SourceError(f"topic {topic}", f"{error.args[0].str()}", 'Look at "deltaworks status"') from None
         return found
+
+    def _led(self, topic: str) -> list[int]:
+        """The topic's partitions, once each has a leader: who asks one that has none is told anything but that."""
+
+        def led() -> list[int]:
+            meta = self._consumer.list_topics(topic, timeout=self._timeout).topics[topic]
+            if meta.error is not None or not meta.partitions:
+                raise SourceError(f"topic {topic}", "the broker has no such topic", 'Run "deltaworks up"')
+            for partition, known in sorted(meta.partitions.items()):
+                if known.leader < 0:
+                    raise _without_leader(topic, partition, known.replicas)
+            return sorted(meta.partitions)
+
+        return patiently(led, seconds_max=self._timeout)
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         place = TopicPartition(topic, partition)
@@ -210,32 +242,61 @@ class Broker:
             reader.close()
         return found
 
-    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
-        """Topic -> its id, of those that are there; one that is made anew has another, however it is called.
+    def identities(self, topics: Collection[str], *, seconds_max: float) -> dict[str, Identity]:
+        """What tells each topic, of those that are there, from others of its name.
 
         Raises NoAnswerError when there is none in that time, SourceError when the broker refuses.
         """
         names, until = TopicCollection(sorted(set(topics))), time.monotonic() + seconds_max
         try:
-            return patiently(lambda: self._ids(names, until=until), seconds_max=seconds_max, away=True)
+            return patiently(lambda: self._identities(names, until=until), seconds_max=seconds_max, away=True)
         except KafkaException as error:
             kind = NoAnswerError if no_answer(error) else SourceError
             raise kind("the broker", error.args[0].str(), 'Look at "deltaworks status"') from None
 
-    def _ids(self, names: TopicCollection, *, until: float) -> dict[str, str]:
+    def _identities(self, names: TopicCollection, *, until: float) -> dict[str, Identity]:
         seconds = max(ASK_AGAIN_SECONDS, min(self._timeout, until - time.monotonic()))
-        found: dict[str, str] = {}
+        there: dict[str, TopicDescription] = {}
         for topic, answer in self._admin.describe_topics(names, request_timeout=seconds).items():
             try:
-                found[topic] = str(answer.result().topic_id)
+                there[topic] = answer.result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
-        return {topic: known for topic, known in found.items() if known != _NO_ID}
+        epochs = self._epochs(there, seconds)
+        ids = {topic: str(known.topic_id) for topic, known in there.items()}
+        return {topic: Identity(None if known == _NO_ID else known, epochs[topic]) for topic, known in ids.items()}
+
+    def _epochs(self, topics: Mapping[str, TopicDescription], seconds: float) -> dict[str, dict[str, int]]:
+        """The leaders' own answer, partition by partition: others may hear late of a new one."""
+        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's
+        asked = dict[TopicPartition, OffsetSpec]()
+        for topic, known in topics.items():
+            for one in known.partitions:
+                if getattr(one.leader, "id", -1) < 0:  # it may be None, whatever the library declares
+                    raise _without_leader(topic, one.id, [replica.id for replica in one.replicas])
+                asked[TopicPartition(topic, one.id)] = end
+        found: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+        try:
+            for place, answer in (self._admin.list_offsets(asked, request_timeout=seconds) if asked else {}).items():
+                found[place.topic][str(place.partition)] = answer.result().leader_epoch
+        except KafkaException as error:
+            if error.args[0].code() not in _JUST_MOVED:
+                raise
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, error.args[0].str())) from None
+        return found
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._bootstrap, "socket.timeout.ms": 10_000, "log_level": 2})
+        return AdminClient(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "socket.timeout.ms": 10_000,
+                # what is asked goes to one of the brokers: if that leaves, the client hears of another only so
+                "topic.metadata.refresh.interval.ms": 1_000,
+                "log_level": 2,
+            }
+        )
 
     def commit(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
         """Tell the consumer group how far the lake is: for lag tools, never read back."""
@@ -247,6 +308,12 @@ class Broker:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def _without_leader(topic: str, partition: int, replicas: Iterable[int]) -> KafkaException:
+    brokers = ", ".join(map(str, replicas))
+    finding = f"partition {partition} of topic {topic} has no leader: its brokers ({brokers}) are away, or behind"
+    return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, finding))
 
 
 def _open_since(first: Record, high: int) -> OpenTransaction:

@@ -38,6 +38,7 @@ from deltaworks.errors import (
     CommandError,
     ControlError,
     DeltaworksError,
+    LeadersMovedError,
     LeaseHeldError,
     LeaseLostError,
     SourceError,
@@ -72,6 +73,7 @@ class Driver:
         self.lock = threading.Lock()
         self.stopping = False
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
+        self._moved = False  # whether leaders have: what is being read stays out, and is read again
         self._batch_seconds = 0.0  # what the last batch took
         self._batches_seen = 0  # how many there had been when nothing ran for the last time
         self._started_at = 0.0
@@ -132,7 +134,9 @@ class Driver:
         self.heart.watch(flow, outlets, broker, Examiner(BrokerWitness(bootstrap=self.settings.kafka), flow.bronze))
         self.heart.state = "running"
         try:
-            self._loop(spark, query, closing)
+            while not self._loop(spark, query, closing):
+                query.stop()
+                query = self._start(spark, flow, broker)
         except BaseException:
             outlets.close()
             raise
@@ -214,6 +218,7 @@ class Driver:
         return self.store.take(self.app, epoch=epoch)
 
     def _start(self, spark: SparkSession, flow: Flow, broker: Broker) -> StreamingQuery:
+        """Begin to read where the ledger is; raises SourceError if a topic does not have what was read of it."""
         topics = SameTopics(broker, flow.topics)  # before the offsets: then those are of these, or of later ones
         starts = flow.begin(broker.edges(flow.topics), broker=broker)
         for bronze in flow.bronze:
@@ -225,6 +230,7 @@ class Driver:
         # The checkpoint is scratch: positions are in the ledger, so torn or stale files here mean nothing.
         scratch = self.settings.data / "checkpoints" / self.app
         _remove(scratch)
+        self._moved = False
         writer = stream.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", str(scratch))
         writer = writer.queryName(self.app)
         if self.drain:
@@ -233,20 +239,26 @@ class Driver:
 
     def _on_batch(self, batch: DataFrame, _batch_id: int) -> None:
         with self.lock:
-            if self.stopping or self.failure is not None:
+            if self.stopping or self.failure is not None or self._moved:
                 return  # the batch comes again after the next start: positions have not moved
             began = time.monotonic()
             try:
                 self.flow.micro_batch(batch)
+            except LeadersMovedError as error:
+                log.info("%s", error)
+                self._moved = True
             except BaseException as error:  # a panic in delta-rs is no Exception
                 self.failure = error
                 raise
             self._batch_seconds = time.monotonic() - began
 
-    def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> None:
+    def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> bool:
+        """Work until the app is to stop, or has drained; False if it is to go on with another query."""
         self._started_at = time.monotonic()
         while True:
             time.sleep(LOOP_SECONDS)
+            if self._moved and self.failure is None:
+                return False
             ended = self._ended(query)
             self._still_ours()
             closing.announce()
@@ -256,11 +268,11 @@ class Driver:
             if ended or self._has_looked(query):
                 self._between_batches(spark, closing, asks=asks)
             if ended and not self._behind() and self.orders.in_hand is None:
-                return
+                return not self._moved  # in its last batch
             if asks and self._desired_stopped():
                 log.info("the desired state is stopped: draining")
                 self.heart.state = "draining"
-                return
+                return True
 
     def _ended(self, query: StreamingQuery) -> bool:
         if query.isActive:  # also notices a JVM that is gone: the call raises

@@ -2,7 +2,7 @@
 
 An offset means something in one log only. One that was deleted and made anew, or that has lost its end, has other
 records in the places that were read, however long it is by now: so a driver looks there when it starts. While it works,
-Kafka's own ids tell: a topic that is made anew has another one.
+Kafka's own numbers tell: a topic that is made anew has another id, a partition whose end may be lost another leader.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,12 +15,12 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.broker import Edge, Identity, Record, Span
 from deltaworks.engine.clocks import disbelieved
 from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Position
 from deltaworks.engine.gaps import rows_of
-from deltaworks.errors import SourceError
+from deltaworks.errors import LeadersMovedError, SourceError
 
 OFFSETS_COMPARED_MAX = 20
 """Of each partition, before the position: the records of all partitions are in memory at once."""
@@ -41,8 +41,8 @@ class Asked(Protocol):
 class Known(Protocol):
     """Who can tell which topics there are."""
 
-    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
-        """Topic -> its id, of those that are there."""
+    def identities(self, topics: Collection[str], *, seconds_max: float) -> dict[str, Identity]:
+        """What tells each topic, of those that are there, from others of its name."""
         ...
 
 
@@ -72,20 +72,32 @@ def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[
 
 
 class SameTopics:
-    """Whether topics are those that there were when this was made."""
+    """Whether topics are those that there were when this was made, and led by those who led them."""
 
     def __init__(self, broker: Known, topics: Collection[str]) -> None:
-        """Ask for their ids; raises SourceError when the broker cannot be asked."""
+        """Ask who they are; raises SourceError when the broker cannot be asked."""
         self._broker, self._topics = broker, topics
-        self._ids = broker.topic_ids(topics, seconds_max=START_SECONDS_MAX)
+        self._known = broker.identities(topics, seconds_max=START_SECONDS_MAX)
 
     def check(self, seconds_max: float) -> None:
-        """Raise SourceError if one was made anew since, NoAnswerError if the broker does not say in that time."""
-        found = self._broker.topic_ids(self._topics, seconds_max=seconds_max)
-        for topic, known in self._ids.items():
-            if found.get(topic, known) != known:
-                raise made_anew(f"topic {topic}", f"has id {found[topic]}, its reading began with {known}")
-        self._ids = found | self._ids  # one that was just being created was not known everywhere
+        """Raise SourceError if one was made anew since, NoAnswerError if the broker does not say in that time.
+
+        LeadersMovedError if a partition has another leader. Its records up to there may be others than were read, in
+        the middle of a batch too: reading has to begin again from the position, once `refuse_others` has looked there.
+        """
+        found = self._broker.identities(self._topics, seconds_max=seconds_max)
+        for topic, now in found.items():
+            known = self._known.setdefault(topic, now)  # one that was just being created was not known everywhere
+            if known.topic_id is None:
+                self._known[topic] = replace(known, topic_id=now.topic_id)
+            elif now.topic_id not in (known.topic_id, None):
+                raise made_anew(f"topic {topic}", f"has id {now.topic_id}, its reading began with {known.topic_id}")
+        for topic, now in found.items():
+            begun = self._known[topic].epochs
+            for partition, epoch in now.epochs.items():
+                if epoch != begun.get(partition):
+                    finding = f"has another leader than when its reading began: {epoch}, not {begun.get(partition)}"
+                    raise LeadersMovedError(f"topic {topic} partition {partition}", finding, "It is read again")
 
 
 def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> list[Span]:

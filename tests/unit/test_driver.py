@@ -14,7 +14,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
 from deltaworks.engine.flow import FlowStatus
-from deltaworks.errors import ControlError
+from deltaworks.errors import ControlError, LeadersMovedError
 from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
 from tests.scratch_postgres import ScratchPostgres
@@ -204,6 +204,36 @@ def test_orders_hold_up_a_batch_for_a_quarter_of_the_last(
 
     assert first == (steps, 0)
     assert (second, turns) == ((0, 0) if behind_after is None else (1, 1))  # none more once a batch has come
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_batch_under_another_leader_is_read_again_by_another_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    """Nothing more of this one is taken, also where it ends well in the same moment; the app has not failed."""
+    monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
+    driver: Any = changes_driver(tmp_path)  # with stand-ins that have all that is asked
+    driver.drain, batches = drain, list[object]()
+
+    def take(batch: object) -> None:
+        batches.append(batch)
+        raise LeadersMovedError("topic notes partition 0", "has another leader", "It is read again")
+
+    def as_it_ends(*_: object, asks: bool) -> None:
+        for batch in ("first", "second") if asks else ():
+            driver._on_batch(batch, 0)
+
+    driver.flow = SimpleNamespace(status=FlowStatus(), behind=lambda: False, micro_batch=take)
+    driver.orders = SimpleNamespace(in_hand=None)
+    monkeypatch.setattr(driver, "_between_batches", as_it_ends)
+    monkeypatch.setattr(driver, "_desired_stopped", lambda: False)
+
+    goes_on = driver._loop(None, Quiet(looks=0 if drain else 100), SimpleNamespace(announce=lambda: None))
+
+    assert not goes_on
+    assert batches == ["first"]
+    assert driver.failure is None
+    assert driver.heart.state == "starting"
 
 
 def test_days_that_end_are_looked_for_while_nobody_else_has_the_tables(tmp_path: Path) -> None:

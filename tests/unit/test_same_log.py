@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.broker import Edge, Record, Span
+from deltaworks.engine.broker import Edge, Identity, Record, Span
 from deltaworks.engine.clocks import BY_PRODUCER, Clocks, believed
 from deltaworks.engine.gaps import Stretch
 from deltaworks.engine.ledger import Ledger
 from deltaworks.engine.same_log import OFFSETS_COMPARED_MAX, SameTopics
-from deltaworks.errors import NoAnswerError, SourceError
+from deltaworks.errors import LeadersMovedError, NoAnswerError, SourceError
 from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
 from tests.flows import START
@@ -234,29 +234,47 @@ def test_gaps_are_booked_later_when_the_broker_does_not_answer(owner: ArrowOwner
     assert list(bronze.explained) == [later]
 
 
-class Ids:
-    """A broker that tells these ids."""
+class Told:
+    """A broker that tells these ids and leaders."""
 
-    def __init__(self, **ids: str) -> None:
+    def __init__(self, **known: Identity) -> None:
         """Tell them until they are changed."""
-        self.ids = ids
+        self.known = known
 
-    def topic_ids(self, topics: Collection[str], *, seconds_max: float) -> dict[str, str]:
+    def identities(self, topics: Collection[str], *, seconds_max: float) -> dict[str, Identity]:
         """As a broker does that answers."""
         assert seconds_max > 0
-        return {topic: known for topic, known in self.ids.items() if topic in topics}
+        return {topic: known for topic, known in self.known.items() if topic in topics}
 
 
 def test_topic_with_another_id_is_another_topic() -> None:
     """One that is not there for now, or has no id yet, tells nothing; one that got its id later is held to it."""
-    broker = Ids(read="one")
-    same = SameTopics(broker, ["read", "quiet"])
+    one, two = Identity("one", {"0": 0}), Identity("two", {"0": 0})
+    broker = Told(read=one, nameless=Identity(None, {"0": 0}))
+    same = SameTopics(broker, ["read", "quiet", "nameless"])
 
-    broker.ids = {}
+    broker.known = {}
     same.check(1)
-    broker.ids = {"read": "one", "quiet": "two", "another": "three"}
+    broker.known = {"read": one, "quiet": two, "another": two, "nameless": one}
     same.check(1)
-    for ids, topic in (({"read": "four"}, "read"), ({"quiet": "five"}, "quiet")):
-        broker.ids = ids
-        with pytest.raises(SourceError, match=f"topic {topic}: has id .* made anew"):
+    broker.known = {"read": Identity(None, {"0": 0})}
+    same.check(1)
+    for topic in ("read", "quiet", "nameless"):
+        broker.known = {topic: Identity("three", {"0": 1})}
+        with pytest.raises(SourceError, match=f"topic {topic}: has id three.* made anew"):
             same.check(1)
+
+
+def test_partition_with_another_leader_may_have_lost_its_end() -> None:
+    """Nothing is committed that was read under one leader or the other, until somebody has looked: not once only."""
+    broker = Told(read=Identity("one", {"0": 3, "1": 7}))
+    same = SameTopics(broker, ["read"])
+
+    broker.known = {"read": Identity("one", {"1": 7})}  # one that answers has not heard of all
+    same.check(1)
+    for epochs in ({"0": 4, "1": 7}, {"0": 3, "1": 7, "2": 0}):  # a new partition is read from a new look on as well
+        broker.known = {"read": Identity("one", epochs)}
+        for _ in range(2):
+            with pytest.raises(LeadersMovedError, match="topic read partition [02]: has another leader"):
+                same.check(1)
+    SameTopics(broker, ["read"]).check(1)
