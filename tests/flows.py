@@ -13,6 +13,7 @@ from deltaworks import catalog
 from deltaworks.control.commands import Command
 from deltaworks.engine import commands
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.caution import Caution
 from deltaworks.engine.clocks import Clocks
 from deltaworks.engine.commit import Committer
 from deltaworks.engine.flow import Flow
@@ -97,6 +98,7 @@ class Owner:
         self.only = only
         self.spark, self.settings, self.app, self.path, self.suspends = spark, settings, app, path, suspends
         self.now = 0.0
+        self.caution = Caution()
         self.clocks = Clocks(wall=START.replace(year=2030).timestamp)  # no event of a test is beyond it unawares
         self.catalog = catalog.load(settings.project)
         self.epoch, self.commits, self.crash_at = epoch, 0, -1
@@ -110,6 +112,7 @@ class Owner:
         self.flow = Flow(
             app=self.app, epoch=self.epoch, catalog=self.catalog, settings=self.settings, guard=self._guard,
             path=self.path, clock=lambda: self.now, suspends=self.suspends, clocks=self.clocks,
+            caution=self.caution,
         )  # fmt: skip
         if self.only:
             self.flow.writers = [writer for writer in self.flow.writers if writer.declared.name in self.only]

@@ -21,6 +21,7 @@ from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
 from deltaworks.engine.broker import Broker
+from deltaworks.engine.caution import Caution, caution_after
 from deltaworks.engine.clocks import Clocks
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.commands import Orders
@@ -70,11 +71,14 @@ class Driver:
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
         self.clocks = Clocks()
+        self.caution = Caution()
         self.lock = threading.Lock()
         self.stopping = False
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
-        self._moved = False  # whether leaders have: what is being read stays out, and is read again
+        self._anew = False  # whether another query is to start: what this one reads stays out, and is read again
         self._batch_seconds = 0.0  # what the last batch took
+        self._rows_read_max = 0  # of a topic in a batch, as the query was started
+        self._was_full = True  # whether the last batch may have left rows in Kafka
         self._batches_seen = 0  # how many there had been when nothing ran for the last time
         self._started_at = 0.0
         self._looked = False  # whether the stream has looked for rows
@@ -99,6 +103,7 @@ class Driver:
             self.ownership.take()
             self.clocks.store_says(self.ownership.lease.acquired_at)
             log.info("app %s is owned with epoch %d", self.app, self.ownership.epoch)
+            self._look_back()
             self.heart.start()
             work()
             disk.sync(self.settings.lake)
@@ -117,6 +122,21 @@ class Driver:
         self.ownership.give_back()
         log.info("app %s ended well", self.app)
         return 0
+
+    def _look_back(self) -> None:
+        """Learn how the life before ended, before this one's first beat takes the place of its last."""
+        tables = (declared.name for declared in self.catalog.app(self.app))
+        self.caution = self.heart.caution = caution_after(self.store.heartbeat(self.app), tables)
+        if self.caution.deaths:
+            log.warning(
+                "lives that ended without a word or out of memory, in a row: %d. Each table takes a batch by Spark"
+                " first; of a topic at most %d rows are read at once until all is caught up",
+                self.caution.deaths,
+                self._rows_max(),
+            )
+
+    def _rows_max(self) -> int:
+        return self.caution.rows_max(self.settings.app(self.app).rows_per_batch_max)
 
     def _work(self) -> None:
         app = self.settings.app(self.app)
@@ -202,6 +222,7 @@ class Driver:
             settings=self.settings,
             guard=self.ownership.guard,
             clocks=self.clocks,
+            caution=self.caution,
         )
         if (last := self.flow.last_commit()) is not None:
             self.clocks.lake_says(last)
@@ -224,13 +245,14 @@ class Driver:
         for bronze in flow.bronze:
             bronze.before_commit = topics.check
         app = self.settings.app(self.app)
+        self._rows_read_max = self._rows_max()
         stream = open_stream(
-            spark, bootstrap=self.settings.kafka, offsets=starts, rows_per_batch_max=app.rows_per_batch_max
+            spark, bootstrap=self.settings.kafka, offsets=starts, rows_per_batch_max=self._rows_read_max
         )
         # The checkpoint is scratch: positions are in the ledger, so torn or stale files here mean nothing.
         scratch = self.settings.data / "checkpoints" / self.app
         _remove(scratch)
-        self._moved = False
+        self._anew = False
         writer = stream.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", str(scratch))
         writer = writer.queryName(self.app)
         if self.drain:
@@ -239,25 +261,26 @@ class Driver:
 
     def _on_batch(self, batch: DataFrame, _batch_id: int) -> None:
         with self.lock:
-            if self.stopping or self.failure is not None or self._moved:
+            if self.stopping or self.failure is not None or self._anew:
                 return  # the batch comes again after the next start: positions have not moved
-            began = time.monotonic()
+            began, before = time.monotonic(), self.flow.status.rows
             try:
                 self.flow.micro_batch(batch)
             except LeadersMovedError as error:
                 log.info("%s", error)
-                self._moved = True
+                self._anew = True
             except BaseException as error:  # a panic in delta-rs is no Exception
                 self.failure = error
                 raise
             self._batch_seconds = time.monotonic() - began
+            self._was_full = self.flow.status.rows - before >= self._rows_read_max
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> bool:
         """Work until the app is to stop, or has drained; False if it is to go on with another query."""
         self._started_at = time.monotonic()
         while True:
             time.sleep(LOOP_SECONDS)
-            if self._moved and self.failure is None:
+            if self._anew and self.failure is None:
                 return False
             ended = self._ended(query)
             self._still_ours()
@@ -267,8 +290,14 @@ class Driver:
                 self._asked_at = time.monotonic()
             if ended or self._has_looked(query):
                 self._between_batches(spark, closing, asks=asks)
+            if self.caution.deaths and (ended or self._nothing_waits(query)) and not self._behind():
+                self.caution.caught_up()
+                log.info("all is caught up: no need to be careful any more")
+                if not ended and self._rows_read_max < self._rows_max():
+                    with self.lock:
+                        self._anew = True  # a query keeps the bound that it was started with
             if ended and not self._behind() and self.orders.in_hand is None:
-                return not self._moved  # in its last batch
+                return not self._anew  # in its last batch
             if asks and self._desired_stopped():
                 log.info("the desired state is stopped: draining")
                 self.heart.state = "draining"
@@ -283,6 +312,13 @@ class Driver:
         if not self.drain:
             raise DeltaworksError(f"app {self.app}", "its query ended by itself", "Look at the log above")
         return True
+
+    def _nothing_waits(self, query: StreamingQuery) -> bool:
+        """Whether Kafka has no more, as far as is known, than the next batch can take."""
+        if not self._was_full:
+            return True
+        status = query.status
+        return status["message"].startswith("Waiting") and not status["isDataAvailable"]
 
     def _has_looked(self, query: StreamingQuery) -> bool:
         """Whether the stream has looked for rows once: its first batch is not to wait for a turn that has none yet."""

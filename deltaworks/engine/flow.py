@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine import disk, stage
 from deltaworks.engine.broker import Edge
+from deltaworks.engine.caution import Caution, is_of_memory
 from deltaworks.engine.clocks import Clocks, believed, believed_spark
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Guard
@@ -130,6 +131,7 @@ class Flow:
         only: str | None = None,
         knows_inputs: bool = False,
         clocks: Clocks | None = None,
+        caution: Caution | None = None,
     ) -> None:
         """Open (or create) every table of the app, and roll back side tables that ran ahead of their table.
 
@@ -137,10 +139,12 @@ class Flow:
         Unless it `suspends`, a table that fails is not suspended: its error is raised. `only`: this table, and its
         inputs as they are, which nobody writes. `knows_inputs`: they were laid out for these tables, and need not be
         those that rows were taken from. `clocks`: what time it is, this machine's alone unless others are given.
+        `caution`: tables that take a batch by Spark first, as the life before may have had no memory for it.
         """
         self.suspends, self._knows_inputs = suspends, knows_inputs
         self.app, self.epoch, self.settings, self.guard, self.path = app, epoch, settings, guard, path
         self.clocks = clocks or Clocks()
+        self.caution = caution or Caution()
         self.catalog = catalog
         self.inputs: dict[str, Input] = {}
         self.sides: dict[str, dict[str, OwnedTable]] = {}
@@ -413,9 +417,10 @@ class Flow:
         spark = batch.sparkSession
         committer = self._committer(spark)
         lagging = {writer.declared.name for writer in self.writers if writer.behind()}
-        suit(spark, many_rows=self._large)  # what came before may have been planned for many
+        large = self._large or not self.caution.tables.isdisjoint(raw.declared.name for raw in self.bronze)
+        suit(spark, many_rows=large)  # what came before may have been planned for many
         rows, until = None, self.clocks.believed_until()
-        if not self._large:
+        if not large:
             with PLANS.paused():
                 rows = collected(batch, during="read")
         if rows is None:
@@ -426,6 +431,7 @@ class Flow:
         for writer in self.bronze:
             turn = writer.take_spark(batch, committer) if rows is None else writer.take_arrow(rows, committer)
             took += self._note(writer, turn)
+            self.caution.came_through(writer.declared.name)  # all of them: what waits for any is in the batch
         if self.path == "auto":
             self._large = rows is None and took > self.settings.app(self.app).rows_per_batch_max // ARROW_AGAIN
         self._tell(batches=self.status.batches + 1, rows=self.status.rows + took, last_batch_at=time.time())
@@ -770,6 +776,8 @@ class Flow:
         name = writer.declared.name
         if self.suspended.waits(name):
             return
+        if spark is not None and name in self.caution.tables:  # without it there is no other way
+            committer = Committer(spark=spark, arrow_bytes_max=0, guard=self.guard)
         try:
             self.refuse_outdated(writer.declared)
             if name in self.suspended:
@@ -789,6 +797,8 @@ class Flow:
             self.inputs[name].fresh = None
             return
         self._go_on(name)
+        if turn is not None and turn.counts.read and spark is not None:
+            self.caution.came_through(name)
         self._note(writer, turn)
 
     def refuse_outdated(self, declared: Declared) -> None:
@@ -909,6 +919,8 @@ class Flow:
     def suspend(self, name: str, error: Exception) -> None:
         """Leave a table out until it is tried again, and tell so."""
         self.suspended.failed(name, error, transform=self.catalog[name].transform)
+        if is_of_memory(error):
+            self.caution.had_no_memory(name)
         self._tell()
 
     def _go_on(self, name: str) -> None:

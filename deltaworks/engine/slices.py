@@ -46,7 +46,7 @@ def batches(spark: SparkSession | None, source: Input, *, after: int, bytes_max:
     if after >= upto:
         return None
     fresh = source.fresh
-    if fresh is not None and fresh.after == after and fresh.upto == upto:
+    if fresh is not None and fresh.after == after and fresh.upto == upto and _is_for_arrow(fresh.rows, bytes_max):
         return Slice(upto=upto, rows=fresh.rows)
     upto, size = _next_batches(bronze, after, upto, bytes_max // PACKED)
     while size <= bytes_max // PACKED:
@@ -82,7 +82,7 @@ def versions(
     if after == 0 and (table.entry.replaced_at or not all_there(table.path, 0, upto)):
         return Slice(upto=upto, rows=present(spark, table, bytes_max), expired=table.entry.totals.expired)
     fresh = source.fresh
-    if fresh is not None and fresh.after <= after and fresh.upto == upto:
+    if fresh is not None and fresh.after <= after and fresh.upto == upto and _is_for_arrow(fresh.rows, bytes_max):
         return Slice(upto=upto, rows=fresh.rows, expired=_expired(table, after, upto))
     if after and not is_told(table.path, after + 1):
         finding = f"its log begins after version {after}, up to which it was taken"
@@ -101,6 +101,11 @@ def versions(
     files = table.rows_added(after, end)
     rows = spark.read.schema(spark_schema(table.schema)).parquet(*files)
     return Slice(upto=end, rows=rows, expired=_expired(table, after, end))
+
+
+def _is_for_arrow(rows: pa.Table, bytes_max: int) -> bool:
+    """Whether who takes up to `bytes_max` as Arrow takes these, which are there: all but who takes nothing so."""
+    return bytes_max > 0 or rows.num_rows == 0
 
 
 def _expired(table: OwnedTable, after: int, upto: int) -> int:

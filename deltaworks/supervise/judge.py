@@ -1,6 +1,7 @@
 """How an app is doing, judged from its progress and not only from its process. Pure: what was seen is an argument."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -65,7 +66,20 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
         return _draining(seen, heartbeat, pid, watched_seconds, limits)
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
-    return _running(seen, heartbeat, pid, watched_seconds, limits)
+    found = _running(seen, heartbeat, pid, watched_seconds, limits)
+    careful = _careful(heartbeat.progress)
+    return replace(found, reason=f"{found.reason}; {careful}") if careful else found
+
+
+def _careful(progress: Mapping[str, Any]) -> str:
+    """Why and how a driver goes carefully, in words (decision 59); empty where it does not."""
+    known = progress.get("careful")
+    if not known:
+        return ""
+    deaths, tables = int(known["deaths"]), list(known["tables"])
+    why = f"lives that ended without a word or out of memory: {deaths}" if deaths else "there was no memory for a batch"
+    how = f"first a batch by Spark in {', '.join(tables)}" if tables else "small batches until all is caught up"
+    return f"careful ({why}): {how}"
 
 
 def lag_rows(heartbeat: Heartbeat) -> int:

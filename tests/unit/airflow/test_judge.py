@@ -140,3 +140,23 @@ def test_an_app_is_judged_from_what_is_seen(case: Case) -> None:
 def test_every_state_has_a_case() -> None:
     """The table above leaves out none."""
     assert {case.state for case in CASES} == set(State.__args__)  # type: ignore[attr-defined]  # of a Literal
+
+
+@pytest.mark.parametrize(
+    ("careful", "told"),
+    [
+        (None, "1 row waits"),
+        ({"deaths": 2, "tables": ["a.b", "a.c"]}, "out of memory: 2): first a batch by Spark in a.b, a.c"),
+        ({"deaths": 2, "tables": []}, "out of memory: 2): small batches until all is caught up"),
+        ({"deaths": 0, "tables": ["a.b"]}, "careful (there was no memory for a batch): first a batch by Spark in a.b"),
+    ],
+)
+def test_a_driver_that_goes_carefully_says_why(careful: dict[str, object] | None, told: str) -> None:
+    """Beside what it is otherwise; ordinary ones say nothing of it."""
+    seen = on(beat(lag=rows(1), last_commit_at=iso(1), careful=careful))
+
+    verdict = judge(seen, watched_seconds=LONG, limits=Limits())
+
+    assert verdict.state == "healthy"
+    assert told in verdict.reason
+    assert ("careful" in verdict.reason) == (careful is not None)

@@ -1,0 +1,77 @@
+"""How carefully an owner goes: what follows a death must not die of the same batch in the same way (decision 59).
+
+What was in hand when the last owner died comes again first. If that died because there was no memory for it, the next
+one would too, and so on. So each table takes one batch by Spark, which has only a part of it in memory, before it goes
+the ordinary way again; and where lives go on ending so, less is read from Kafka at once until all is caught up.
+
+How the last life ended is in the control store, in the heartbeat of its owner: who ends in order says so last.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from py4j.protocol import Py4JNetworkError
+
+from deltaworks.control.heartbeats import Heartbeat
+
+SMALLER = 4
+"""From the second death on, so many times fewer rows are read at once after each: of 50,000 rows 800 after the fourth.
+
+By halves it would take twice as many deaths to come from there to a batch that was far from full.
+"""
+ROWS_MIN = 100
+"""Not fewer than that: Kafka's records have a megabyte at most, as a rule, and every batch costs the same."""
+
+
+class Caution:
+    """How an owner goes, from what it knows of the life before. One thread changes it, any may read."""
+
+    def __init__(self, *, deaths: int = 0, tables: Iterable[str] = ()) -> None:
+        """`deaths`: so many lives have ended without a word, or out of memory, since all was caught up.
+
+        `tables`: those of which a batch has to come through first.
+        """
+        self.deaths = deaths
+        self.tables = frozenset(tables) if deaths else frozenset()
+
+    def came_through(self, table: str) -> None:
+        """A batch of this table was committed: it goes the ordinary way from now on."""
+        if table in self.tables:
+            self.tables -= {table}
+
+    def had_no_memory(self, table: str) -> None:
+        """A batch of this table failed for it and the owner lives: it takes the next one by Spark."""
+        self.tables |= {table}
+
+    def caught_up(self) -> None:
+        """Nothing is left of what was in hand when the last owner died."""
+        self.deaths, self.tables = 0, frozenset()
+
+    def rows_max(self, full: int) -> int:
+        """How many rows are read from a topic at once, where an ordinary life reads `full`."""
+        fewer = full // int(SMALLER ** max(0, self.deaths - 1))
+        return max(fewer, min(full, ROWS_MIN))
+
+    def told(self) -> dict[str, Any] | None:
+        """For the heartbeat; None in an ordinary life."""
+        return {"deaths": self.deaths, "tables": sorted(self.tables)} if self.deaths or self.tables else None
+
+
+def caution_after(last: Heartbeat | None, tables: Iterable[str]) -> Caution:
+    """What the last heartbeat of an app asks of its next owner.
+
+    Who ends in order before it has caught up leaves what it knew: the batch is still there.
+    """
+    if last is None:
+        return Caution()
+    known = last.progress.get("careful") or {}
+    ended = last.state == "stopped" or (last.state == "failed" and not last.progress.get("out_of_memory"))
+    return Caution(deaths=int(known.get("deaths", 0)) + (not ended), tables=tables)
+
+
+def is_of_memory(error: BaseException | None) -> bool:
+    """Whether there was no memory, as far as an error can say: that the JVM is gone may be the kernel's doing."""
+    if error is None:
+        return False
+    # Java's is an OutOfMemoryError, a Python worker's stands in the text of what Spark raises for it
+    return isinstance(error, MemoryError | Py4JNetworkError | ConnectionError) or "MemoryError" in str(error)
