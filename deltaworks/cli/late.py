@@ -1,6 +1,7 @@
 """`deltaworks late`: rows that came too late for a table and were set aside. Listing needs no JVM."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,7 @@ def register(main: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Rows that came too late for a table.", rich_markup_mode=None)
     group.command("list")(listed)
     group.command("apply")(apply)
+    group.command("revise")(revise)
     main.add_typer(group, name="late")
 
 
@@ -63,6 +65,30 @@ def apply(
 
     (name,) = _setting_aside(catalog.load(settings().project), table)
     order(name, kind="apply_late_rows", arguments={}, by=by, reason=reason, wait=wait, timeout=timeout)
+
+
+def revise(
+    table: Annotated[str, typer.Argument(help="The table of events, such as silver.page_views.")],
+    *,
+    to: Annotated[str, typer.Option(help="How far time had come, such as 2026-11-22T10:00 (UTC).")],
+    wait: Annotated[bool, typer.Option(help="Follow it until it has ended.")] = True,
+    by: By = None,
+    reason: Reason = ASKED,
+) -> None:
+    """Revise how far the events of a table have come, where a wrong clock made all others late.
+
+    What comes from now on is judged by it; what has come stays as late as it was, and is used by "late apply".
+    """
+    from deltaworks import catalog
+    from deltaworks.cli.commands import order
+    from deltaworks.cli.compute_again import moment
+    from deltaworks.words.keeping import Append
+
+    named = catalog.load(settings().project)[table]  # raises, with the nearest name
+    if not isinstance(named.table.kept_as, Append) or named.table.event_time is None:
+        raise typer.BadParameter(f"{named.name} has no events: it is not kept as append.", param_hint="TABLE")
+    micros = (moment(to, option="--to") - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+    order(named.name, kind="revise_mark", arguments={"to_micros": micros}, by=by, reason=reason, wait=wait)
 
 
 def _setting_aside(found: "Catalog", table: str | None) -> Sequence[str]:

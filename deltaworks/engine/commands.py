@@ -32,6 +32,7 @@ log = logging.getLogger("deltaworks.commands")
 KINDS = (
     "compact", "vacuum", "accept_bad_rows", "replay_refused_rows", "discard_refused_rows", "apply_late_rows",
     "publish", "rebuild", "patch_refused_row", "withdraw_patch", "expire", "discard_refused_row",
+    "revise_mark",
 )  # fmt: skip
 LOOK_SECONDS = 1.0  # between two questions whether an order is still wanted, while nothing new is told
 RETRY_SECONDS = 1.0  # between two questions to a control store that is away: it may be for minutes
@@ -158,7 +159,12 @@ def carry_out(command: Command, flow: Flow, spark: SparkSession | None = None) -
             folder = flow.settings.data / STAGED / str(command.arguments["folder"])
             return (yield from publish(flow, folder, command=command.id))
         case (
-            "accept_bad_rows" | "discard_refused_rows" | "discard_refused_row" | "patch_refused_row" | "withdraw_patch"
+            "accept_bad_rows"
+            | "discard_refused_rows"
+            | "discard_refused_row"
+            | "patch_refused_row"
+            | "withdraw_patch"
+            | "revise_mark"
         ):
             return _decide(command, flow)
         case kind:
@@ -202,14 +208,16 @@ def _committer(flow: Flow) -> Committer:
     return Committer(spark=None, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=flow.guard)
 
 
-def _decide(command: Command, flow: Flow) -> dict[str, int]:
-    """What becomes of refused rows.
+def _decide(command: Command, flow: Flow) -> dict[str, Any]:
+    """What becomes of refused rows, and how late the next ones are.
 
     A new value lies in a file: what is in an order's arguments, anybody may read who may see orders.
     """
     name, given = _table(command, flow).name, command.arguments
     if command.kind == "accept_bad_rows":
         return flow.accept_bad(name, command=command.id)
+    if command.kind == "revise_mark":
+        return flow.revise_mark(name, to=int(given["to_micros"]), command=command.id)
     if command.kind == "discard_refused_rows":
         return flow.discard_refused(name, cause=given.get("cause"), place=None, command=command.id)
     place = str(given["topic"]), int(given["partition"]), int(given["offset"])

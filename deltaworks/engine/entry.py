@@ -9,7 +9,7 @@ from deltaworks.errors import NewerEntryError
 
 Kind = Literal[
     "create", "fence", "batch", "replay", "late", "claim", "release", "compact", "redo", "gaps", "accept", "discard",
-    "widen", "vacuum", "publish", "patch", "expire",
+    "widen", "vacuum", "publish", "patch", "expire", "revise",
 ]  # fmt: skip
 ROW_KINDS: frozenset[str] = frozenset({"batch", "replay"})
 FORMAT = 1
@@ -64,7 +64,8 @@ class Position:
     `versions`: tables over tables, input -> last version taken in full.
     `inputs`: which tables those are, input -> its id: another one of its name is another table.
     `epochs`: who committed what was taken last, input -> epoch of that owner; below 0: it, or one before it.
-    `mark`: how far the events have come that were accepted (`marks.py`), in microseconds since 1970; it never falls.
+    `mark`: how far the events have come that were accepted (`marks.py`), in microseconds since 1970; it falls where
+    somebody revises it. `closed`: how far it had come before that: what tables above have closed by it stays closed.
     `truncated`: sequence of the last truncation; changes before it mean nothing, whenever they arrive.
     `newest`: newest sequence taken, once a change came that does not carry all columns: only an older one, arriving
     after it, has to be looked at beside what is there.
@@ -94,6 +95,7 @@ class Position:
     applied: tuple[int, int] | None = None
     unfit: tuple[Unfit, ...] = ()
     mark: int | None = None
+    closed: int | None = None
     kept_from: int | None = None
 
 
@@ -151,7 +153,7 @@ class Entry:
     counts: Counts = field(default_factory=Counts)
     totals: Counts = field(default_factory=Counts)
     marks: tuple[tuple[int, int], ...] = ()
-    """(ingest batch, mark) wherever this commit raised the mark: a replay looks them up."""
+    """(ingest batch, mark) wherever this commit raised the mark, or has revised it: a replay looks them up."""
     gaps: tuple[tuple[str, str, str, int, int], ...] = ()
     """(topic, partition, kind, first, next offset) of gaps that this commit explains, but for markers."""
     event_low: str | None = None
@@ -178,6 +180,12 @@ class Entry:
     def to_json(self) -> str:
         """As stored in `commitInfo.userMetadata`."""
         return json.dumps(_without_empty(asdict(self)), separators=(",", ":"), sort_keys=True)
+
+    @property
+    def passed(self) -> int | None:
+        """What happened before it is over, for tables that close something by it: it never falls."""
+        known = [one for one in (self.position.mark, self.position.closed) if one is not None]
+        return max(known, default=None)
 
     @property
     def replaced_at(self) -> int:

@@ -55,7 +55,7 @@ from deltaworks.engine.trimming import (
 from deltaworks.engine.turns import MICRO_BATCH, Turns
 from deltaworks.engine.writers import history, latest
 from deltaworks.engine.writers.aggregate import AggregateWriter
-from deltaworks.engine.writers.append import AppendWriter
+from deltaworks.engine.writers.append import AppendWriter, told_micros
 from deltaworks.engine.writers.fitting import with_places
 from deltaworks.engine.writers.history import HistoryWriter
 from deltaworks.engine.writers.late_rows import LATE_ADDED, LATE_SYSTEM
@@ -475,6 +475,16 @@ class Flow:
         upto = writer.source.table.entry.ingest_seq
         self._committer(None).mark(writer.table, writer.table.entry.follow("accept", accepted=upto, command=command))
         return {"batches_up_to": upto}
+
+    def revise_mark(self, name: str, *, to: int, command: int) -> dict[str, str]:
+        """Say how far the events of a table have come, in microseconds since 1970, where a wrong clock said more."""
+        writer = next((one for one in self.writers if one.declared.name == name), None)
+        if not isinstance(writer, AppendWriter) or writer.declared.table.event_time is None:
+            step = "Name the table of events, kept as append, from which it is computed"
+            raise CommandError(f"command {command}", f"{name} has no events that say how far time has come", step)
+        self._refuse_suspended(name, command)
+        was, now = writer.revise(self._committer(None), to=to, command=command)
+        return {"was": told_micros(was), "is": told_micros(now)}
 
     def replay_refused(self, name: str, *, cause: str | None, command: int, spark: SparkSession | None) -> Steps:
         """Judge a table's refused rows again, those of one cause or all; the result says where they went.

@@ -4,6 +4,9 @@ mark(k) is the larger of mark(k-1) and how far the events accepted in ingest bat
 by mark(k-1) less its own event time. Batches are walked in order, however many come in one slice, so the verdict does
 not depend on how reads were cut.
 
+A mark that a wrong clock has raised may be revised (`revise`): so much is decided by somebody, once, and stands in the
+table's log as a mark after its last ingest batch. What was judged by the wrong one stays judged.
+
 An event comes as far as its own time says, and never further than its arrival: nothing has happened yet that is ahead
 of it, so a sender's clock that is ahead makes nobody late.
 """
@@ -12,6 +15,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +33,8 @@ class Walk:
     before: Mapping[int, int | None]
     raised: tuple[tuple[int, int], ...]
     mark: int | None
+    closed: int | None = None
+    """How far it had come where it was revised meanwhile."""
 
 
 def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
@@ -44,14 +50,17 @@ def walk(highest: Iterable[tuple[int, int | None]], mark: int | None) -> Walk:
 
 
 def walk_as_recorded(batches: Iterable[int], mark: int | None, marks: Sequence[tuple[int, int]]) -> Walk:
-    """The same walk as it was done once: `marks` has every ingest batch that raised the mark, and to what, in order.
+    """The same walk as it was done once: `marks` has every ingest batch that moved the mark, and to what, in order.
 
     What was refused then, and would pass now, does not move them.
     """
     order, heights = [seq for seq, _ in marks], [mark for _, mark in marks]
     before = {seq: heights[at - 1] if (at := bisect_left(order, seq)) else None for seq in batches}
     last = bisect_right(order, max(before, default=0))
-    return Walk(before, (), heights[last - 1] if last else mark)
+    if not last:
+        return Walk(before, (), mark)
+    most = max(heights[:last])
+    return Walk(before, (), heights[last - 1], most if most > heights[last - 1] else None)
 
 
 def highest_in(rows: pa.Table, event_time: str) -> list[tuple[int, int | None]]:
@@ -97,18 +106,27 @@ def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[i
         raised.append(one)
         if one[0] < oldest:
             break
-    return {seq: max((mark for at, mark in raised if at < seq), default=None) for seq in wanted}
+    return {seq: next((mark for at, mark in raised if at < seq), None) for seq in wanted}
 
 
 def marks_backwards(entries: Iterable[Entry | None]) -> Iterator[tuple[int, int]]:
-    """(ingest batch, mark) wherever the mark rose that the table's rows were judged by, newest first as the entries."""
+    """(ingest batch, mark) wherever the mark was moved that rows were judged by, newest first as the entries."""
     upto: float = math.inf
     for entry in entries:
         if entry is None:
             continue
         yield from (raised for raised in reversed(entry.marks) if raised[0] <= upto)
         if entry.kind == "publish":  # what was taken beyond it before gave way, and was taken again since
+            if entry.ingest_seq <= upto and entry.position.mark is not None:  # it may go back to before a revision
+                yield entry.ingest_seq, entry.position.mark
             upto = min(upto, entry.ingest_seq)
+
+
+def in_order(entries: Iterable[Entry | None]) -> list[tuple[int, int]]:
+    """The same, oldest first: of several after one ingest batch the last one holds."""
+    found = list(marks_backwards(entries))
+    found.reverse()  # before it is sorted, which leaves those of one batch in their order
+    return sorted(found, key=itemgetter(0))
 
 
 def _micros(rows: pa.Table, event_time: str) -> pa.ChunkedArray:

@@ -40,7 +40,7 @@ from deltaworks.errors import CommandError, LakeError
 from deltaworks.words.keeping import View
 from deltaworks.words.reading import Json
 
-UNDONE = frozenset({"publish", "late", "replay", "patch"})
+UNDONE = frozenset({"publish", "late", "replay", "patch", "revise"})
 """Kinds of entries whose work a table that was staged before them does not have."""
 SINCE = "since it was staged"
 """In the refusal of an order whose tables have been changed by another one: staged once more, it may pass."""

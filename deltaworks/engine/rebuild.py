@@ -72,8 +72,9 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         writer.settle(committer)
         same = not isinstance(writer, OverBronze) or writer.until == taken  # else what raised it is not there any more
         if same and position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
-            # it never falls: what raised it may be refused now
-            committer.mark(own, own.entry.follow("redo", position=replace(own.entry.position, mark=position.mark)))
+            # what raised it may be refused now; one that was revised is as somebody has decided
+            here = replace(own.entry.position, mark=position.mark, closed=position.closed)
+            committer.mark(own, own.entry.follow("redo", position=here))
         flow.expire_before(name, position.kept_from, command=0)
         if (late := flow.sides.get(name, {}).get("late")) is not None:
             number_anew(committer, late)

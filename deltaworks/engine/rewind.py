@@ -31,7 +31,7 @@ VERSIONS_MAX = 20
 """So far back a version is looked for at which the tables above stood."""
 _NEAR = 1_000
 """A table above that is not behind stood at one of the last versions within so many of its own commits."""
-_DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish"})
+_DECISIONS = frozenset({"accept", "replay", "discard", "late", "publish", "revise"})
 """Kinds of entries by which somebody decided something that a rewind undoes."""
 _SET_BACK = 5_000
 """So many commits before a version, and after it, are looked at for a clock that was set back: some hours of a table

@@ -94,6 +94,7 @@ _AT = START.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 _ORDER = {"customer_id": 1, "status": "placed", "amount": "1.00", "placed_at": _AT, "updated_at": _AT}
 _MEMBERS = 12
 _WRONG_RULE = ("min_value: 0}", "min_value: 0, max_value: 5}")
+_BEFORE_ALL = round((START - timedelta(hours=1)).timestamp()) * 10**6
 _FILTERED = (3, 7)
 """Notes of so many words; the wrong rule refuses the longer ones first."""
 
@@ -148,6 +149,7 @@ WORKLOADS = (
             command("apply_late_rows", "gold.notes_per_day", number=3),
             command("vacuum", "silver.notes", number=4, hours=0),
             command("publish", "silver.members", number=5, folder="back", to=1),
+            command("revise_mark", "silver.notes", number=6, to_micros=_BEFORE_ALL),
         ),
         mended=_mended,
     ),

@@ -32,7 +32,7 @@ FURTHER = {"compact.after-commit", "settle.before-commit", "batch.before-empty-c
 """Points that depend on the rows: whether there are files to put together, a position alone, a merge of nothing."""
 ORDERED = {
     f"{act}.{step}"
-    for act in ("replay", "claim", "release", "discard", "late", "vacuum", "publish")
+    for act in ("replay", "claim", "release", "discard", "late", "vacuum", "publish", "revise")
     for step in ("before-commit", "after-commit")
 }
 """Points of tables that somebody orders something about."""

@@ -19,7 +19,7 @@ from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from deltaworks import processes
-from deltaworks.cli import apps, commands, compute_again, quarantine
+from deltaworks.cli import apps, commands, compute_again, late, quarantine
 from deltaworks.control import Store
 from deltaworks.engine import backfill, rebuild, recomputing, rewind
 from deltaworks.engine.backfill import Backfilled
@@ -102,6 +102,7 @@ def call(*words: str) -> Result:
     apps.register(main)
     quarantine.register(main)
     compute_again.register(main)
+    late.register(main)
     return CliRunner().invoke(main, words)
 
 
@@ -410,6 +411,24 @@ def test_orders_about_refused_rows_reach_the_owner(
     assert result.exit_code == 0, result.output
     assert f"command 1 {kind.replace('_', ' ')} silver.orders: done" in result.output
     assert (command.kind, command.arguments, command.requested_by) == (kind, arguments, "ann")
+
+
+def test_revision_of_a_mark_is_an_order_with_who_and_why(own: Store) -> None:
+    """In microseconds, which are exact; a table that has no events is refused before that, and so is no time."""
+    words = ("late", "revise", "silver.page_views", "--to", "2026-11-22T10:00")
+    sent = call(*words, "--no-wait", "--by", "alice", "--reason", "the broker was in tomorrow")
+
+    assert sent.exit_code == 0, sent.output
+    (order,) = own.commands(kind="revise_mark")
+    assert (order.app, order.table_name) == ("web", "silver.page_views")
+    assert order.arguments == {"to_micros": 1795341600000000}
+    assert (order.requested_by, order.reason) == ("alice", "the broker was in tomorrow")
+    wrong = [("silver.orders", "2026-11-22", "has no events"), ("silver.page_views", "noon", "is no day")]
+    for table, to, why in wrong:
+        refused = call("late", "revise", table, "--to", to, "--no-wait")
+        assert refused.exit_code == 2
+        assert why in refused.output
+    assert len(own.commands(kind="revise_mark")) == 1
 
 
 @pytest.mark.usefixtures("project")

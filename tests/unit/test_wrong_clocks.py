@@ -16,7 +16,7 @@ from tests.clocks import Clock
 from tests.flows import KAFKA, START, Log, Record, carry_out
 from tests.shop_rows import view
 
-HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
+DAY, HOUR, MINUTE, SECOND = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 VIEWS = "silver.page_views"
 LONG_AFTER = datetime(2099, 1, 1, tzinfo=UTC)
 
@@ -26,6 +26,11 @@ def sent(number: int, *, happened: datetime, arrives: datetime) -> Record:
     record = view(number, at=happened)
     record.at = arrives
     return record
+
+
+def micros(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 def told_by_producers(rows: pa.Table) -> pa.Table:

@@ -85,6 +85,10 @@ def _steps(before: Entry, after: Entry) -> Iterator[str]:
     if after.ingest_seq < before.ingest_seq:
         yield f"ingest batch {after.ingest_seq} after {before.ingest_seq}"
     came, went = _numbers(before.position), _numbers(after.position)
+    if after.kind == "revise" or after.beside is not None:  # what is beside a table says where that stands
+        came.pop(("mark",), None)
+        if (before.passed or 0) > (after.passed or 0):
+            yield f"what is over fell from {before.passed} to {after.passed}"
     for place, number in came.items():
         if went.get(place, -1) < number and place[0] != "first":
             yield f"position {'/'.join(place)} fell from {number} to {went.get(place)}"

@@ -18,7 +18,7 @@ from deltaworks.engine.datasets import dataset_of
 from deltaworks.engine.entry import Unfit
 from deltaworks.engine.flow import Computed, Flow
 from deltaworks.engine.linking import link_table
-from deltaworks.engine.marks import marks_backwards
+from deltaworks.engine.marks import in_order
 from deltaworks.engine.through import Lineage
 from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.late_rows import late_rows_used
@@ -85,7 +85,7 @@ def as_streamed(flow: Flow, lake: Path) -> None:
             flow.accept_bad(writer.declared.name, command=0)
             writer.patched = standing_in(lake, writer.declared.name)
         if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
-            writer.recorded = sorted(marks_backwards(lineage.entries(writer.declared.name)))
+            writer.recorded = in_order(lineage.entries(writer.declared.name))
 
 
 def left_out_again(flow: Flow, unfit: Mapping[str, tuple[Unfit, ...]]) -> None:

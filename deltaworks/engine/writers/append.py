@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,12 @@ from deltaworks.engine.marks import (
 )
 from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.writer import Fresh, span
+from deltaworks.errors import CommandError
 from deltaworks.words.keeping import Append
 
 Key = tuple[Any, ...]
+LOOKED_BACK = 5_000
+"""So many commits ago a command may have revised the mark, and its owner died."""
 BYTES_MAX = 16 * 2**20
 """So much of the keys of a time is taken into memory at once; as Python's values it is some ten times as much..."""
 KEYS_MAX = 500_000
@@ -146,6 +150,31 @@ class AppendWriter(OverBronze):
             walked = walk_as_recorded((seq for seq, _ in highest), mark, self.recorded)
         self.progress.marked(walked)
         return walked
+
+    def revise(self, committer: Committer, *, to: int, command: int) -> tuple[int, int]:
+        """Say that the events have only come so far; the mark that was there, and the one that is.
+
+        What has come stays as late as it was. Done again for the same command it changes nothing.
+        Raises CommandError where the mark is not beyond it: nobody is late who was not.
+        """
+        self.settle(committer)
+        at = self.table.entry
+        for entry in islice(self.table.entries_backwards(), LOOKED_BACK):
+            if entry.kind == "revise" and entry.command == command:  # its owner died before it could say so
+                assert entry.position.closed is not None
+                assert entry.position.mark is not None
+                return entry.position.closed, entry.position.mark
+        was = at.position.mark
+        if was is None or to >= was:
+            come = "nowhere" if was is None else f"to {told_micros(was)}"
+            finding = f"the events of {self.declared.name} have come {come}, which is not beyond {told_micros(to)}"
+            raise CommandError(f"command {command}", finding, "Name a time before that")
+        position = replace(at.position, mark=to, closed=at.passed)
+        entry = at.follow("revise", position=position, marks=((at.ingest_seq, to),), command=command)
+        committer.mark(self.table, entry)
+        now = self.progress.position
+        self.progress.position = replace(now, mark=to, closed=position.closed)
+        return was, to
 
     def _copies(self, good: DataFrame) -> DataFrame | None:
         """Which rows of a batch that is too large to collect are copies: only keys that occur twice are walked.
@@ -296,6 +325,11 @@ class Seen:
     def _pairs(self, rows: pa.Table) -> Iterator[tuple[Key, datetime]]:
         keys = zip(*(rows[name].to_pylist() for name in self.by), strict=True)
         return zip(keys, rows["_arrived"].to_pylist(), strict=True)
+
+
+def told_micros(micros: int) -> str:
+    """A time in microseconds since 1970, as people read it."""
+    return f"{datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def _named(rows: pa.Table) -> pa.Table:

@@ -527,7 +527,7 @@ def _new(table: OwnedTable, rows: Rows, upto: int) -> _New:
     if upto < table.data_version:  # its log file is there: the rows beyond were just found by it
         entry = read_commit(table.path, upto).entry
     assert entry is not None, "a foreign commit is refused when the table is opened"
-    return _New(rows=rows, upto=upto, seq=entry.ingest_seq, mark=entry.position.mark)
+    return _New(rows=rows, upto=upto, seq=entry.ingest_seq, mark=entry.passed)
 
 
 def _places_of(rows: Rows, table: OwnedTable) -> Rows:

@@ -182,7 +182,8 @@ class Progress:
 
     def marked(self, walked: Walk) -> None:
         """The batch in hand brings event time forward."""
-        self._reaching = replace(self._reaching, mark=walked.mark)
+        closed = self._reaching.closed if walked.closed is None else walked.closed
+        self._reaching = replace(self._reaching, mark=walked.mark, closed=closed)
         self._raised = walked.raised
 
     def warned(self, warnings: Mapping[str, int]) -> None:
