@@ -1,6 +1,6 @@
 """`ledger`: where every row went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,7 @@ def ledger(
 ) -> None:
     """Show per topic what was read and per table where the rows went.
 
-    Exit code 1 if a number does not meet or a table is suspended.
+    Exit code 1 if a number does not meet, a table is suspended, or the source does not give what one reads.
     """
     from deltaworks import catalog
     from deltaworks.engine.ledger import SIDES, Ledger
@@ -58,9 +58,10 @@ def ledger(
 
 def _everything(books: "Ledger", *, as_json: bool) -> None:
     edges, held_up = _edges(books)
-    lines = [_held_up(asdict(line), held_up) for line in books.lines(edges)]
-    suspended = _suspended()
-    sheets = [_told(asdict(sheet), suspended) for sheet in books.sheets()]
+    unread = _unread(books)
+    lines = [_with_unread(_held_up(asdict(line), held_up), unread) for line in books.lines(edges)]
+    suspended, not_given = _suspended(), _not_given()
+    sheets = [_told(_lacking(asdict(sheet), not_given), suspended) for sheet in books.sheets()]
     balanced = not any(str(one["verdict"]).startswith("RED") for one in (*lines, *sheets))
     if as_json:
         show.listing([{"topics": lines, "tables": sheets, "balanced": balanced}], title="ledger", as_json=True)
@@ -74,7 +75,7 @@ def _everything(books: "Ledger", *, as_json: bool) -> None:
         ways = [name for name in sheets[0] if name not in (*_SHEET, "version")] if sheets else []
         show.listing(_narrow(sheets, _SHEET, ways), title=title, as_json=False)
         show.out.print("[dim]ledger TABLE, ledger --gaps TOPIC: what is behind these numbers[/dim]")
-    if not balanced or suspended:
+    if not balanced or suspended or any(str(one["verdict"]).startswith(_LACKING) for one in sheets):
         raise typer.Exit(1)
 
 
@@ -97,6 +98,51 @@ def _suspended() -> dict[str, str]:
     return found
 
 
+def _not_given() -> dict[str, list[str]]:
+    """Per table over changes what the source, or the connector, does not give it."""
+    import psycopg
+
+    from deltaworks.local import doctor
+
+    found: dict[str, list[str]] = {}
+    try:
+        for gap in doctor.not_given(settings()) or ():
+            table, _, column = gap.place.partition(".")[2].partition(".")
+            name = f"{gap.place.partition('.')[0]}.{table}"
+            found.setdefault(name, []).append(f"{column}: {gap.finding}" if column else gap.finding)
+    except psycopg.Error as error:
+        told = str(error).partition("\n")[0]
+        show.err.print(f"the source: {told}. Shown without what it does not give.", style="yellow")
+    return found
+
+
+def _lacking(sheet: dict[str, Any], not_given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """With what its source does not give the table, where its own numbers meet: they are of what has come."""
+    first, *more = not_given.get(sheet["table"], ("",))
+    if not first or str(sheet["verdict"]).startswith("RED"):
+        return sheet
+    others = f" (and {len(more)} more, see doctor)" if more else ""
+    lags = "" if sheet["verdict"] == "ok" else f"; {sheet['verdict']}"
+    return {**sheet, "verdict": f"{_LACKING}{first}{others}{lags}"}
+
+
+def _unread(books: "Ledger") -> tuple[Collection[str], str]:
+    """The topics of changes, and what their connector could not read, in words; empty if it read all."""
+    from deltaworks.local import doctor
+    from deltaworks.words.reading import Debezium
+
+    read = (one.table.reads for one in books.catalog.tables.values())
+    topics = {topic for reads in read if isinstance(reads, Debezium) for topic in books.catalog[reads.bronze].topics}
+    return topics, "; ".join(told for told, _ in doctor.unread(settings()) or ())
+
+
+def _with_unread(line: dict[str, Any], unread: tuple[Collection[str], str]) -> dict[str, Any]:
+    topics, told = unread
+    if not told or line["topic"] not in topics or line["verdict"] != "ok":
+        return line
+    return {**line, "verdict": f"warn: {told}"}
+
+
 def _told(sheet: dict[str, Any], suspended: Mapping[str, str]) -> dict[str, Any]:
     """With what its driver says of the table, where that is worse than what the books say."""
     error = suspended.get(sheet["table"])
@@ -105,6 +151,7 @@ def _told(sheet: dict[str, Any], suspended: Mapping[str, str]) -> dict[str, Any]
     return {**sheet, "verdict": f"suspended: {error}; {sheet['verdict']}"}
 
 
+_LACKING = "source: "
 _LINE = ("topic", "partition", "table", "end", "read_up_to", "rows", "gaps", "lost", "verdict")
 _GAPS = ("topic", "partition", "table", "gaps")
 _OF_GAPS = ("markers", "aborted", "compacted", "missing", "gone", "not_asked")

@@ -31,7 +31,7 @@ _STYLES = {
     "ok": "green", "ready": "green", "running": "green", "healthy": "green", "yes": "green", "done": "green",
     "idle": "green", "stopped": "dim", "starting": "yellow", "behind": "yellow", "warn": "yellow", "queued": "yellow",
     "draining": "yellow", "failed": "red", "fail": "red", "dead": "red", "finding": "red", "no": "red", "RED": "red",
-    "suspended": "red", "stuck": "red",
+    "suspended": "red", "source": "red", "stuck": "red",
 }  # fmt: skip
 # a word alone, or with what it is about: "RED: 3 rows", "behind 3 batches"; not one that begins a sentence
 _VERDICT = re.compile(r"([\w-]+)(?=$|: | \d| a transaction)")

@@ -20,7 +20,7 @@ from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.java import java_home
 from deltaworks.local import connect, kafka, signals, stack
-from deltaworks.local.captured import gaps
+from deltaworks.local.captured import Gap, gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
@@ -279,17 +279,27 @@ def _connector(settings: Settings) -> Iterator[Finding]:
 
 def _captured(settings: Settings) -> Iterator[Finding]:
     """Whether the source and the connector give what the tables over changes read."""
-    found = connect.connector_of(settings) if "source" in stack.state(settings).parts else None
-    if found is None:
+    missing = not_given(settings)
+    if missing is None:
         return
-    tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
-    with psycopg.connect(settings.source_dsn(), connect_timeout=_SECONDS_MAX) as connection:
-        missing = [*gaps(connection, found[1], tables), *signals.gaps(connection, found[1])]
     for one in missing:
         yield _fail("captured", f"{one.place}: {one.finding}", one.next_step)
-    reading = sum(isinstance(one.reads, Debezium) for one in tables.values())
+    reading = sum(isinstance(one.table.reads, Debezium) for one in catalog.readable(settings.project).values())
     if reading and not missing:
         yield _ok("captured", f"all that {reading} tables read")
+
+
+def not_given(settings: Settings) -> list[Gap] | None:
+    """What tables over changes lack by the source or the connector; None where no source is of this stack.
+
+    Raises psycopg.Error when the source does not answer.
+    """
+    found = connect.connector_of(settings) if "source" in stack.state(settings).parts else None
+    if found is None:
+        return None
+    tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
+    with psycopg.connect(settings.source_dsn(), connect_timeout=_SECONDS_MAX) as connection:
+        return [*gaps(connection, found[1], tables), *signals.gaps(connection, found[1])]
 
 
 @retry(
@@ -312,26 +322,32 @@ def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
 
 
 def _connect_log(settings: Settings) -> Iterator[Finding]:
+    found = unread(settings)
+    for told, next_step in found or ():
+        yield _warn("connect log", told, next_step)
+    if found == []:
+        yield _ok("connect log", "no value in a day that could not be read")
+
+
+def unread(settings: Settings) -> list[tuple[str, str]] | None:
     """Of what it cannot read, a value or a table beside the stream, the connector sends null or nothing and goes on.
 
-    Only its log says so.
+    Only its log says so. What, and the next step; None where no Connect is of this stack.
     """
     path = settings.logs / "connect.log"
     if "connect" not in stack.state(settings).parts or not path.exists():
-        return
+        return None
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _LOG_BYTES_MAX))
         text = log.read().decode(errors="replace")
     since = f"{datetime.now(UTC).astimezone() - timedelta(days=1):%Y-%m-%d %H:%M:%S}"  # the log's times are local
-    well = True
+    found = list[tuple[str, str]]()
     for pattern, (what, next_step) in _UNREAD.items():
         errors = [(at, logger) for at, logger in pattern.findall(text) if at > since]
         if errors:
-            well, (at, logger) = False, errors[-1]  # and not the texts, which quote values
-            told = f"{len(errors)} {what} since {errors[0][0]}, the last at {at} by {logger}"
-            yield _warn("connect log", told, next_step)
-    if well:
-        yield _ok("connect log", "no value in a day that could not be read")
+            at, logger = errors[-1]  # and not the texts, which quote values
+            found.append((f"{len(errors)} {what} since {errors[0][0]}, the last at {at} by {logger}", next_step))
+    return found
 
 
 _CLEAR = 'Declare it again, or delete it: docs/how-to/operate.md, "What is not declared any more"'

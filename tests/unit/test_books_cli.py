@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from deltaworks.cli import ledger, wait
+from deltaworks.cli import ledger, show, wait
 from deltaworks.errors import DeclarationError
 from deltaworks.settings import Settings
 from shop.part import FIRST, part_of_shop
@@ -31,6 +32,12 @@ def _web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.bronze()
     owner.silver()
     owner.flow.settle()
+
+
+@pytest.fixture
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as on a terminal of 80 columns."""
+    monkeypatch.setattr(show, "out", Console(width=WIDTH, highlight=False))
 
 
 def call(*words: str) -> Result:
@@ -62,6 +69,7 @@ def test_ledger_of_a_table_says_what_stands_behind_it() -> None:
     assert [(one["kind"], one["rows_added"]) for one in shown["commits"]] == [("batch", 3), ("create", 0)]
 
 
+@pytest.mark.usefixtures("_narrow")
 def test_ledger_of_a_table_fits_a_terminal() -> None:
     """Everything that a person reads stands in 80 columns."""
     shown = call("ledger", "silver.page_views").stdout
@@ -71,6 +79,7 @@ def test_ledger_of_a_table_fits_a_terminal() -> None:
     assert max(map(len, shown.splitlines())) <= WIDTH
 
 
+@pytest.mark.usefixtures("_narrow")
 def test_ledger_without_a_broker_stands_by_itself() -> None:
     """The end offsets are missing, and said to be; the rest is there, in 80 columns."""
     result = call("ledger")

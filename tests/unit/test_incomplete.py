@@ -1,12 +1,15 @@
 """A lake that is not complete, for whatever reason: all that an operator asks says so, and they agree."""
 
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -17,8 +20,9 @@ from deltaworks.control import Desired, DriverState, Lease, Store
 from deltaworks.engine.ledger import Ledger
 from deltaworks.local import doctor
 from deltaworks.local.part import PartState, StackState
-from deltaworks.settings import Settings
+from deltaworks.settings import ROOT, Settings
 from tests.arrow_flow import ArrowOwner
+from tests.flows import Record
 from tests.scratch_postgres import ScratchPostgres
 from tests.shop_rows import view
 from tests.unit.launching import scratch_project
@@ -163,3 +167,60 @@ def verdict(owner: ArrowOwner) -> str:
     """What the ledger says of gold."""
     books = Ledger(owner.catalog, owner.settings.lake)
     return next(sheet.verdict for sheet in books.sheets() if sheet.table == GOLD)
+
+
+@pytest.fixture
+def source(settings: Settings, postgres: ScratchPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the address of the shop's source, with all that the shop's tables read."""
+    shutil.copytree(ROOT / "shop", settings.project / "shop", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("DELTAWORKS_PORT_SOURCE", str(postgres.port))
+    (settings.data / "secrets" / "shop").write_text("sesame")
+    names = ("source", "control", "connect")
+    parts = {name: PartState(name=name, of=name, step=False, state="ready", since=0) for name in names}
+    StackState(generation=2, pid=os.getpid(), started=processes.started(os.getpid()), parts=parts).write(settings.run)
+    with psycopg.connect(postgres.dsn, autocommit=True) as admin:
+        for role in ("shop", "debezium"):
+            admin.execute(f"create role {role} login superuser password 'sesame'")
+        address = postgres.database("shop")
+        with psycopg.connect(address) as connection:
+            connection.execute((settings.project / "shop" / "schema.sql").read_text())
+        yield address
+        admin.execute("drop database shop with (force)")
+        for role in ("shop", "debezium"):
+            admin.execute(f"drop role {role}")
+
+
+@pytest.mark.usefixtures("owner")
+def test_what_the_source_does_not_give_is_in_the_ledger_too(settings: Settings, source: str) -> None:
+    """The numbers meet all the same: they are of what has come."""
+    ArrowOwner(settings, "shop").flow.settle()
+    whole = asked(settings)["ledger"]
+    with psycopg.connect(source, autocommit=True) as connection:
+        connection.execute("alter publication shop_pub drop table products")
+        connection.execute("alter table orders rename column status to state")
+    lacking = json.loads(asked(settings)["ledger"][1])[0]
+    findings = [one.finding for one in doctor._captured(Settings.load())]
+
+    assert whole[0], whole[1]
+    told = {one["table"]: one["verdict"] for one in lacking["tables"] if one["verdict"].startswith("source: ")}
+    assert sorted(told) == ["silver.orders", "silver.products"]
+    assert len(findings) == 2
+    assert all(any(verdict.removeprefix("source: ").partition(";")[0] in finding for finding in findings) for verdict in told.values())
+    assert lacking["balanced"]
+
+
+@pytest.mark.usefixtures("owner", "source")
+def test_what_the_connector_could_not_read_is_said_of_its_topic(settings: Settings) -> None:
+    """It sends null instead, and only its log says so."""
+    owner = ArrowOwner(settings, "shop")
+    owner.log.send([Record(topic="shop.changes", value=b"{}")])
+    owner.bronze()
+    settings.logs.mkdir(exist_ok=True)
+    at = datetime.now(UTC).astimezone()
+    line = f"{at:%Y-%m-%d %H:%M:%S}.123 WARN io.debezium.connector.postgresql.PostgresValueConverter no form for it\n"
+    (settings.logs / "connect.log").write_text(line)
+
+    well, said = asked(settings)["ledger"]
+
+    assert well
+    assert "warn: 1 value(s) not read since" in said
