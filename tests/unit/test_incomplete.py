@@ -205,7 +205,10 @@ def test_what_the_source_does_not_give_is_in_the_ledger_too(settings: Settings, 
     told = {one["table"]: one["verdict"] for one in lacking["tables"] if one["verdict"].startswith("source: ")}
     assert sorted(told) == ["silver.orders", "silver.products"]
     assert len(findings) == 2
-    assert all(any(verdict.removeprefix("source: ").partition(";")[0] in finding for finding in findings) for verdict in told.values())
+    assert all(
+        any(verdict.removeprefix("source: ").partition(";")[0] in finding for finding in findings)
+        for verdict in told.values()
+    )
     assert lacking["balanced"]
 
 
