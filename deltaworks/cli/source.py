@@ -30,7 +30,7 @@ def resnapshot(
     *,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="Only this table, such as public.orders, beside the stream; may be repeated."),
+        typer.Option(help="Only this table, such as public.orders, beside the stream; may be given again."),
     ] = None,
     wait: Annotated[bool, typer.Option(help="With --table: return only when they have been read.")] = False,
 ) -> None:

@@ -65,7 +65,9 @@ def gaps(connection: "psycopg.Connection[Any]", config: Mapping[str, str]) -> It
     relation = relations(connection, [name]).get(name)
     if relation is None:
         finding = f"is the connector's {SETTING}, and the source does not have it"
-        yield Gap(place=name, finding=finding, next_step=f"Make it: {_MADE.format(name)}; see {_GUIDE}")
+        yield Gap(
+            place=name, finding=finding, next_step=f'Run "deltaworks up"; or make it: {_MADE.format(name)}, {_GUIDE}'
+        )
         return
     if {*relation.attributes} != _COLUMNS or not {one.type for one in relation.attributes.values()} <= _TEXTS:
         finding = "does not have just the columns id, type and data, of text, which the connector reads and writes"

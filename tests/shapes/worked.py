@@ -76,7 +76,8 @@ def _wait_read(settings: Settings, shapes: Sequence[Shape], asked: signals.Asked
 
 
 def read_rows(settings: Settings, *, since: int) -> Counter[str]:
-    """How many rows of each table were read beside the stream, of the records of the topic from this offset on."""
+    """How many rows of each table were read beside the stream, by the topic from this offset on to its end now."""
+    end = changes.end(settings)  # while the work goes on there is always one more
     consumer = Consumer(
         {
             "bootstrap.servers": settings.kafka, "group.id": "shapes", "isolation.level": "read_committed",
@@ -85,7 +86,7 @@ def read_rows(settings: Settings, *, since: int) -> Counter[str]:
     )  # fmt: skip
     consumer.assign([TopicPartition(changes.TOPIC, 0, since)])
     found: Counter[str] = Counter()
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(30)) is not None and message.error() is None and (message.offset() or 0) < end:
         source = (json.loads(message.value() or b"null") or {}).get("source", {})
         if source.get("snapshot") == "incremental":
             found[f"{source['schema']}.{source['table']}"] += 1
