@@ -124,7 +124,8 @@ def changes(chance: Random, count: int) -> list[Record]:
     """
     made: list[Record] = []
     for number in range(count):
-        key, partition, arrives = chance.randrange(3), chance.randrange(2), chance.randrange(40)
+        key, partition = chance.randrange(3), chance.randrange(2)
+        arrives = chance.randrange(1, 40)  # a record of the start itself would say no time, and the log give it one
         roll = chance.random()
         if roll < 0.2 and made:
             made.append(dataclasses.replace(chance.choice(made), at=START + timedelta(seconds=arrives)))
