@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 from deltaworks.engine.broker import Edge, Identity, Record, Span
 from deltaworks.engine.clocks import disbelieved
 from deltaworks.engine.datasets import ds
-from deltaworks.engine.entry import Position
+from deltaworks.engine.entry import Offsets, Position
 from deltaworks.engine.gaps import rows_of
 from deltaworks.errors import LeadersMovedError, SourceError
 
 OFFSETS_COMPARED_MAX = 20
 """Of each partition, before the position: the records of all partitions are in memory at once."""
+_PLACE = ["topic", "partition"]
 _NOT_KEPT = -2  # instead of the time of a record whose producer's clock was ahead: bronze has another one
 START_SECONDS_MAX = 15.0
 ANSWER_SECONDS_MAX = 60.0
@@ -53,14 +54,17 @@ def made_anew(where: str, finding: str) -> SourceError:
 
 
 def refuse_others(bronze: Path, position: Position, edges: Mapping[str, Mapping[str, Edge]], broker: Asked) -> None:
-    """Raise SourceError if a record right before the position is not one of bronze.
+    """Raise SourceError if a record right before the position is not one of bronze, or one right before the last batch.
 
-    A topic of which the broker has nothing any more that was read is not judged. Where records were gone unread, one
-    that was not read is no finding beside one that was: a broker that is killed forgets what it has just deleted.
+    That one may be of another log already: a broker that hears late of a new topic has vouched for it. A topic of which
+    the broker has nothing any more that was read is not judged. Where records were gone unread, one that was not read
+    is no finding beside one that was: a broker that is killed forgets what it has just deleted.
     """
-    wanted = _before(position, edges)
-    rows = set(_rows(bronze, wanted))
-    found = [one if one in rows else _as_kept(one, rows) for one in broker.records(wanted)]
+    last = _before(position.offsets, position, edges)
+    earlier = _before(_last_batches(bronze, last), position, edges)
+    rows = set(_rows(bronze, [*last, *earlier]))
+    records = [record for wanted in (last, earlier) for record in broker.records(wanted)]  # once of each partition
+    found = [one if one in rows else _as_kept(one, rows) for one in records]
     read = {(row.topic, row.partition, row.offset) for row in rows}
     known = {(record.topic, record.partition) for record in found if record in rows}
     for record in found:
@@ -100,11 +104,11 @@ class SameTopics:
                     raise LeadersMovedError(f"topic {topic} partition {partition}", finding, "It is read again")
 
 
-def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> list[Span]:
+def _before(uptos: Offsets, position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> list[Span]:
     found = list[Span]()
     for topic, parts in edges.items():
         for partition, edge in parts.items():
-            upto = position.offsets.get(topic, {}).get(partition, 0)
+            upto = uptos.get(topic, {}).get(partition, 0)
             begun = position.first.get(topic, {}).get(partition, 0)
             first = max(edge.low, begun, upto - OFFSETS_COMPARED_MAX)
             if first < upto:
@@ -112,20 +116,46 @@ def _before(position: Position, edges: Mapping[str, Mapping[str, Edge]]) -> list
     return found
 
 
+def _last_batches(bronze: Path, last: Collection[Span]) -> Offsets:
+    """The first offset that the last batch has of each partition; `last` has its last rows, if they are known."""
+    found = dict[str, dict[str, int]]()
+    if not last:
+        return found
+    rows = rows_of(bronze)
+    newest = _by_partition(rows.to_table(columns=[*_PLACE, "_seq"], filter=_within(last)), "_seq", "max")
+    if not newest:
+        return found
+    batches = [_of_partition(topic, partition) & (ds.field("_seq") == seq) for topic, partition, seq in newest]
+    firsts = rows.to_table(columns=[*_PLACE, "offset"], filter=reduce(or_, batches))
+    for topic, partition, offset in _by_partition(firsts, "offset", "min"):
+        found.setdefault(topic, {})[partition] = offset
+    return found
+
+
+def _by_partition(rows: pa.Table, name: str, how: str) -> list[tuple[str, str, int]]:
+    found = rows.group_by(_PLACE).aggregate([(name, how)]).to_pylist()
+    return [(one["topic"], str(one["partition"]), one[f"{name}_{how}"]) for one in found]
+
+
+def _of_partition(topic: str, partition: str) -> ds.Expression:
+    return (ds.field("topic") == topic) & (ds.field("partition") == int(partition))
+
+
+def _within(spans: Collection[Span]) -> ds.Expression:
+    where = [
+        _of_partition(topic, partition) & (ds.field("offset") >= first) & (ds.field("offset") < upto)
+        for topic, partition, first, upto in spans
+    ]
+    return reduce(or_, where)
+
+
 def _rows(bronze: Path, wanted: Collection[Span]) -> list[Record]:
     if not wanted:
         return []
-    where = [
-        (ds.field("topic") == topic)
-        & (ds.field("partition") == int(partition))
-        & (ds.field("offset") >= first)
-        & (ds.field("offset") < upto)
-        for topic, partition, first, upto in wanted
-    ]
     columns = {name: ds.field(name) for name in ("topic", "offset", "key", "value")}
     columns["partition"] = ds.field("partition").cast(pa.string())
     columns["time"] = ds.field("timestamp")
-    found = rows_of(bronze).to_table(columns=columns, filter=reduce(or_, where))
+    found = rows_of(bronze).to_table(columns=columns, filter=_within(wanted))
     millis = pc.floor_temporal(found["time"], unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     times = pc.if_else(disbelieved(found["time"]), _NOT_KEPT, millis)
     return [Record(**row) for row in found.set_column(found.column_names.index("time"), "time", times).to_pylist()]

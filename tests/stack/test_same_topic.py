@@ -13,10 +13,11 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deltaworks.analyst import connect
+from deltaworks.local.stack import up
 from deltaworks.settings import ROOT, Settings
 from tests.flows import START
 from tests.running_driver import at_work
-from tests.running_stack import running_stack, wait_until
+from tests.running_stack import part, running_stack, wait_until
 from tests.tiny_project import Project
 
 SECONDS_MAX = 240
@@ -109,6 +110,36 @@ def test_topic_made_anew_is_refused_and_one_carried_over_is_read_on(settings: Se
     assert drained.returncode == 0, drained.stderr[-3000:]
     assert ask(settings, NOTES) == [(1, MANY), (3, MANY)]
     assert books.returncode == 0, books.stdout
+
+
+def test_topic_that_lost_its_end_is_refused(settings: Settings) -> None:
+    """The machine dies with what the broker had not on its disk; then more comes than was read, under a held driver."""
+    send(settings, 0, MANY, words=1)
+    with at_work(settings, "tiny") as driver:
+        wait_until(lambda: ask(settings, NOTES) == [(1, MANY)], what="all are read", seconds_max=60)
+        segments = {one: one.stat().st_size for one in settings.data.glob("kafka/notes-*/*.log")}
+        send(settings, MANY, MANY, words=2)
+        wait_until(lambda: ask(settings, NOTES) == [(1, MANY), (2, MANY)], what="all are read", seconds_max=60)
+        os.killpg(driver.pid, signal.SIGSTOP)  # as above
+        for segment, size in segments.items():
+            os.truncate(segment, size)
+        pid = part(settings, "kafka").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: part(settings, "kafka").pid not in (None, pid), what="the next one begins")
+        up(settings, parts=("kafka",), seconds_max=SECONDS_MAX)
+        send(settings, MANY, 3 * MANY, words=3)
+        os.killpg(driver.pid, signal.SIGCONT)
+        letters = "select count(*) from bronze.letters"
+        wait_until(
+            lambda: driver.poll() is not None or ask(settings, letters) != [(2 * MANY,)],
+            what="the driver refuses, or reads on", seconds_max=SECONDS_MAX,
+        )  # fmt: skip
+
+    assert len(segments) == 2
+    assert ask(settings, letters) == [(2 * MANY,)]
+    assert driver.returncode == EXPECTED
+    assert "than was read: it was made anew, or lost its end" in (settings.logs / "app-tiny.log").read_text()
 
 
 def test_record_that_was_stamped_in_2099_arrives_when_it_is_read(settings: Settings) -> None:

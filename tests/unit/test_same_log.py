@@ -138,6 +138,18 @@ def test_record_far_below_the_position_is_not_looked_at(owner: ArrowOwner) -> No
     assert spans == [(ROWS - OFFSETS_COMPARED_MAX, ROWS)]
 
 
+def test_log_of_which_one_batch_was_taken_is_refused_still(owner: ArrowOwner) -> None:
+    """A broker that hears late of a new topic vouches for it; what is right before the position is of the new one."""
+    owner.log.send(view(number, user=0) for number in range(ROWS, 3 * ROWS))
+    owner.bronze()
+    owner.flow.begin(edges(owner), broker=Topic(owner))
+    last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
+
+    for change in ({"time": 0}, {"key": None}, {"value": b"{}"}):
+        with pytest.raises(SourceError, match=f"another record at {ROWS - 1} than was read: it was made anew"):
+            owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(last, **change)))
+
+
 def test_topic_without_a_partition_that_was_read_is_refused(owner: ArrowOwner) -> None:
     """One of which nothing was read may go."""
     with pytest.raises(SourceError, match="partition 0: is gone"):
@@ -173,7 +185,8 @@ def test_records_that_were_gone_and_come_back_tell_nothing(owner: ArrowOwner) ->
     assert owner.flow.bronze[0].table.entry.position.lost[TOPIC]["0"] == len(gone) == 5
 
     owner.log.rows[ROWS:ROWS] = gone
-    owner.flow.begin(edges(owner), broker=Topic(owner))
+    for low in (0, ROWS):
+        owner.flow.begin(edges(owner, low=low), broker=Topic(owner, low=low))
     last = Topic(owner).records([(TOPIC, "0", ROWS - 1, ROWS)])[0]
     with pytest.raises(SourceError, match=f"another record at {ROWS - 1}"):
         owner.flow.begin(edges(owner), broker=Topic(owner, other=replace(last, value=b"{}")))
