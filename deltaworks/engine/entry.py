@@ -170,6 +170,8 @@ class Entry:
     replaced: tuple[int, str] | None = None
     """Version in which rows and place last gave way to others, made elsewhere or long ago, and what those were staged
     as: what was added before says nothing about what is there."""
+    back_to: int | None = None
+    """Of a rewind: the version whose rows and place it brought back; what was committed since is undone."""
     beside: int | None = None
     """Of a table beside another: the version that the other had at this commit, so what of it came before which."""
     sides: Mapping[str, int] = field(default_factory=dict)
@@ -226,7 +228,7 @@ class Entry:
     def follow(self, kind: Kind, **changes: Any) -> "Entry":
         """The next entry: same position and totals, no counts of its own unless given."""
         counts: Counts = changes.pop("counts", Counts())
-        own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, **changes}
+        own = {"counts": counts, "command": None, "marks": (), "gaps": (), "warnings": {}, "back_to": None, **changes}
         return replace(self, kind=kind, totals=self.totals + counts, **own)
 
 

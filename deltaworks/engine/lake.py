@@ -237,15 +237,19 @@ class OwnedTable:
 
     def entries_backwards(self) -> Iterator[Entry]:
         """The entries of all commits, newest first: those in log and past, then the copies of older ones."""
+        return (entry for _, entry in self.told_backwards())
+
+    def told_backwards(self) -> Iterator[tuple[int, Entry]]:
+        """The same, each with its version."""
         first = self.version + 1
         for commit in self.commits_backwards():
             first = commit.version
             if commit.entry is not None:
-                yield commit.entry
+                yield first, commit.entry
         for copy in copied(self.path, before=first):
             first = copy.version
             if copy.entry is not None:
-                yield copy.entry
+                yield first, copy.entry
         if first:
             log.warning("%s: what version %d did, and those before, is neither in its log nor in ops.ledger",
                         self.name, first - 1)  # fmt: skip

@@ -92,8 +92,12 @@ def late_by(rows: pa.Table, event_time: str, before: Mapping[int, int | None]) -
     return rows.append_column("_late_by", pc.fill_null(late, 0).cast(pa.int64()))
 
 
-def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[int, int | None]:
-    """The mark before each of these ingest batches, as a table's entries say, newest first; None where there was none.
+Told = Iterable[tuple[int, Entry | None]]
+"""A table's versions with what their commits say of themselves, newest first."""
+
+
+def looked_up(told: Told, batches: Iterable[int]) -> dict[int, int | None]:
+    """The mark before each of these ingest batches, as a table's entries say; None where there was none.
 
     A mark is never computed again: what was refused then would move it now.
     """
@@ -102,29 +106,35 @@ def looked_up(entries: Iterable[Entry | None], batches: Iterable[int]) -> dict[i
         return {}
     oldest = min(wanted)
     raised: list[tuple[int, int]] = []
-    for one in marks_backwards(entries):
+    for one in marks_backwards(told):
         raised.append(one)
         if one[0] < oldest:
             break
     return {seq: next((mark for at, mark in raised if at < seq), None) for seq in wanted}
 
 
-def marks_backwards(entries: Iterable[Entry | None]) -> Iterator[tuple[int, int]]:
-    """(ingest batch, mark) wherever the mark was moved that rows were judged by, newest first as the entries."""
-    upto: float = math.inf
-    for entry in entries:
-        if entry is None:
+def marks_backwards(told: Told) -> Iterator[tuple[int, int]]:
+    """(ingest batch, mark) wherever the mark was moved that rows were judged by, newest first.
+
+    A rewind brings a version back with all that led to it: what was committed since then, other rewinds among it, is
+    passed over.
+    """
+    upto, there = math.inf, math.inf
+    for version, entry in told:
+        if entry is None or version > there:
             continue
         yield from (raised for raised in reversed(entry.marks) if raised[0] <= upto)
-        if entry.kind == "publish":  # what was taken beyond it before gave way, and was taken again since
-            if entry.ingest_seq <= upto and entry.position.mark is not None:  # it may go back to before a revision
+        if entry.kind == "publish" and entry.back_to is not None:
+            there = entry.back_to
+        elif entry.kind == "publish":  # what was taken beyond it before gave way, and was taken again since
+            if entry.ingest_seq <= upto and entry.position.mark is not None:
                 yield entry.ingest_seq, entry.position.mark
             upto = min(upto, entry.ingest_seq)
 
 
-def in_order(entries: Iterable[Entry | None]) -> list[tuple[int, int]]:
+def in_order(told: Told) -> list[tuple[int, int]]:
     """The same, oldest first: of several after one ingest batch the last one holds."""
-    found = list(marks_backwards(entries))
+    found = list(marks_backwards(told))
     found.reverse()  # before it is sorted, which leaves those of one batch in their order
     return sorted(found, key=itemgetter(0))
 

@@ -8,7 +8,7 @@ after a restart. So nothing that arrived meanwhile is missing, nothing is there 
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,8 @@ class Staged:
 
     `base`: by table, by input that is not among them and by table of patches, the version of the lake that was looked
     at. `code`: by table what made its rows (`made_by`), where the app must run with the same. `versions`: of inputs
-    that are not among the tables the version that was taken. `whole`: whether that code made all rows.
+    that are not among the tables the version that was taken. `whole`: whether that code made all rows. `back_to`: by
+    table the version that it is, where it goes back to one.
     """
 
     tables: tuple[str, ...]
@@ -62,6 +63,7 @@ class Staged:
     code: Mapping[str, str]
     versions: Mapping[str, int]
     whole: bool = False
+    back_to: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Staged":
@@ -247,6 +249,7 @@ def _publish(flow: Flow, group: list[_Ready], folder: Path, staged: Staged, comm
             claimed=then.claimed,
             event_high=then.event_high,
             replaced=(into.version + 1, folder.name),
+            back_to=staged.back_to.get(into.name),
         )
         schema = None
         if into.outdated is not None:

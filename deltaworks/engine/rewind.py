@@ -160,7 +160,13 @@ def stage(rewinds: tuple[Rewind, ...], *, catalog: Catalog, lake: Path, folder: 
             lay_empty(Held(one.table, path), folder / "lake")
         for held in _as_it_was(one, lake):
             link_table(held, folder / "lake")
-    staged = Staged(tables=names, base={one.table: one.newest for one in rewinds}, code={}, versions={})
+    staged = Staged(
+        tables=names,
+        base={one.table: one.newest for one in rewinds},
+        code={},
+        versions={},
+        back_to={one.table: one.version for one in rewinds},
+    )
     staged.write(folder)
     return staged
 

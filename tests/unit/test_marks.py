@@ -1,12 +1,25 @@
 """Marks: how late a row is follows from the ingest batches before its own."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from random import Random
 
 import pyarrow as pa
 import pytest
 
-from deltaworks.engine.marks import Walk, ahead_in, highest_in, late_by, walk, walk_as_recorded
+from deltaworks.engine.entry import Entry
+from deltaworks.engine.marks import (
+    Walk,
+    ahead_in,
+    highest_in,
+    in_order,
+    late_by,
+    looked_up,
+    walk,
+    walk_as_recorded,
+)
 from deltaworks.engine.parsing.timely import Timely
+from tests.chance import seeded
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MICROS = pa.timestamp("us", "UTC")
@@ -116,3 +129,47 @@ def test_a_time_is_believed_up_to_its_bound(kind: pa.DataType) -> None:
     refused = dict(Timely(column="at", future_max=timedelta(days=1)).refused(times, arrived))
 
     assert refused == {1: "future", 2: "null"}
+
+
+@pytest.mark.parametrize("run", range(300))
+def test_marks_are_found_again_whatever_was_rewound_rebuilt_or_revised(run: int) -> None:
+    """By whoever walks them, cut anywhere, and for single batches: also where a rewind was undone by another one."""
+    del run
+    chance = seeded()
+    log, judged = [Entry(kind="create", app="a", epoch=1)], [dict[int, int | None]()]  # by version; by ingest batch
+    for number in range(chance.randrange(3, 14)):
+        entry, before = following(chance, log, judged, number)
+        log.append(entry)
+        judged.append(before)
+
+        told = [*reversed([*enumerate(log)])]
+        assert looked_up(told, before) == before
+        marks, batches = in_order(told), sorted(before)
+        cut = chance.randint(0, len(batches))
+        first = walk_as_recorded(batches[:cut], None, marks)
+        assert {**first.before, **walk_as_recorded(batches[cut:], first.mark, marks).before} == before
+
+
+def following(
+    chance: Random, log: list[Entry], judged: list[dict[int, int | None]], number: int
+) -> tuple[Entry, dict[int, int | None]]:
+    """What may be committed next, and the mark before each ingest batch that its rows were judged by."""
+    last, before = log[-1], judged[-1]
+    done = chance.choice(["batch"] * 5 + ["revise"] * 2 + ["rewind"] * 2 + ["rebuild"])
+    if done == "rewind":
+        version = chance.randrange(len(log))
+        there = log[version]
+        entry = last.follow("publish", position=there.position, ingest_seq=there.ingest_seq, back_to=version)
+        return entry, judged[version]
+    if done == "revise" and last.position.mark and last.position.mark > 1:
+        to = chance.randrange(1, last.position.mark)
+        position = replace(last.position, mark=to, closed=last.passed)
+        return last.follow("revise", position=position, marks=((last.ingest_seq, to),), command=number), before
+    if done == "rebuild":
+        return last.follow("publish", position=last.position, ingest_seq=last.ingest_seq), before
+    came = [last.ingest_seq + 1 + more for more in range(chance.randint(1, 3))]
+    highest = [(seq, chance.choice([None, chance.randint(1, 99)])) for seq in came]
+    walked = walk([one for one in highest if chance.random() < 0.8], last.position.mark)
+    position = replace(last.position, mark=walked.mark)
+    entry = last.follow("batch", position=position, ingest_seq=came[-1], marks=walked.raised)
+    return entry, {**before, **walked.before}

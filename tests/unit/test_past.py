@@ -512,6 +512,7 @@ def test_a_rewind_reaches_into_the_past_and_each_life_answers_for_itself(life: L
     places: tuple[int | dt.datetime, ...] = (7, life.times[25], 1)
     for number, to in enumerate(places):
         version = rewound(owner, VIEWS, to, number=number)
+        assert table(owner).entry.back_to == version
         published = deltalake.DeltaTable(str(table(owner).path)).to_pyarrow_table().num_rows
         life.note()
         owner.take(Log().batch())

@@ -76,7 +76,7 @@ def test_the_same_lateness_is_found_again_by_whoever_walks_the_marks(tmp_path: P
     for number in (6, 5, 7):
         honest(owner, log, number)
     table = owner.flow.inputs[VIEWS].table
-    marks = in_order(table.entries_backwards())
+    marks = in_order(table.told_backwards())
     stored = table.read(["_seq", "_late_by", "event_time"]).sort_by("_seq").to_pylist()
 
     for cut in range(1, len(stored)):
@@ -86,7 +86,7 @@ def test_the_same_lateness_is_found_again_by_whoever_walks_the_marks(tmp_path: P
         late_by = [max(0, (before[row["_seq"]] or 0) - micros(row["event_time"])) for row in stored]
         assert late_by == [row["_late_by"] for row in stored]
         assert (second.mark, second.closed) == (table.entry.position.mark, table.entry.position.closed)
-        assert looked_up(table.entries_backwards(), before) == before
+        assert looked_up(table.told_backwards(), before) == before
     assert [row["_late_by"] > 0 for row in stored] == [False, False, False, True, False, True, False]
 
 
@@ -153,8 +153,9 @@ def test_a_rewind_to_before_a_revision_undoes_it_and_names_the_order(tmp_path: P
     honest(owner, log, 5)
 
     planned = plan(VIEWS, catalog=owner.catalog, lake=owner.settings.lake, to=version)[0]
-    goes_back = replace(table.entry.follow("publish"), position=read_version(table, version).position, ingest_seq=3)
-    marks = in_order([goes_back, *table.entries_backwards()])
+    position = read_version(table, version).position
+    goes_back = table.entry.follow("publish", position=position, ingest_seq=3, back_to=version)
+    marks = in_order([(table.version + 1, goes_back), *table.told_backwards()])
 
     assert planned.undone == (7,)
     assert marks[-1] == (3, micros(START + DAY + HOUR * 2 / 3))

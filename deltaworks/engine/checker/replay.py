@@ -85,7 +85,7 @@ def as_streamed(flow: Flow, lake: Path) -> None:
             flow.accept_bad(writer.declared.name, command=0)
             writer.patched = standing_in(lake, writer.declared.name)
         if isinstance(writer, AppendWriter) and (lineage.path(writer.declared.name) / "_delta_log").exists():
-            writer.recorded = in_order(lineage.entries(writer.declared.name))
+            writer.recorded = in_order((one.version, one.entry) for one in lineage.commits(writer.declared.name))
 
 
 def left_out_again(flow: Flow, unfit: Mapping[str, tuple[Unfit, ...]]) -> None:

@@ -101,7 +101,7 @@ class AppendWriter(OverBronze):
             walked = self._walk(highest_in(rows, event_time))
             rows = late_by(rows, event_time, walked.before)
         else:
-            marks = looked_up(self.table.entries_backwards(), rows["_seq"].to_pylist())
+            marks = looked_up(self.table.told_backwards(), rows["_seq"].to_pylist())
             rows = late_by(rows, event_time, marks)
         rows = rows.select(self.table.schema.names)
         committer.commit(self.table, rows, self.progress.entry(counts, low=low, high=high))
