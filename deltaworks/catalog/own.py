@@ -218,8 +218,12 @@ def _named(table: Readable) -> Iterator[Finding]:
         mentioned.append(("partition_by", "partition_by", by.column if isinstance(by, DayOf) else by))
     declared_names = [column.name for column in declared.columns]  # a history's own columns come from no source
     for field, what, name in mentioned:
-        known = declared_names if what == "key" else names
-        if name not in known:
+        known = declared_names if what in ("key", "by") else names
+        if name not in known and name in names:
+            finding = f"{what} {name} is a column that the history makes itself"
+            next_step = f'Declare the field under another name: Column("since", ..., previously="{name}")'
+            yield table.at_field(field, finding, next_step)
+        elif name not in known:
             yield table.at_field(field, f"{what} {name} is not declared", nearest(name, known, "columns"))
 
 

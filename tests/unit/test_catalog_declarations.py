@@ -429,9 +429,23 @@ MISTAKES = [
             ),
             Finding(
                 place=f"{MEMBERS}:8",
-                finding="key valid_to is not declared",
-                next_step="The nearest is Valid_From",
+                finding="key valid_to is a column that the history makes itself",
+                next_step='Declare the field under another name: Column("since", ..., previously="valid_to")',
             ),
+        ],
+    ),
+    Mistake(
+        "history by its own column",
+        [
+            Edit(MEMBERS, 'latest(keys=("member_id",))', 'history(keys=("member_id",), by="valid_from")'),
+            Edit(MEMBERS, "json, latest", "history, json"),
+        ],
+        [
+            Finding(
+                place=f"{MEMBERS}:8",
+                finding="by valid_from is a column that the history makes itself",
+                next_step='Declare the field under another name: Column("since", ..., previously="valid_from")',
+            )
         ],
     ),
     Mistake(

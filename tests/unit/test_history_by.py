@@ -201,6 +201,14 @@ def test_the_time_of_arrival_can_be_what_a_state_holds_from(tmp_path: Path) -> N
 
     assert held(owner) == {(1, "Bath", 5, 6), (1, "Linz", 6, 7), (1, "Cork", 9, None)}
 
+    never = dataclasses.replace(member(1, "Graz"), at=START.replace(year=1969))
+    take(owner, log, never)
+    assert [row["reason"] for row in owner.rows(f"{MEMBERS}__quarantine")] == ["no time of arrival"]
+    table.write_text(table.read_text().replace(' wire="arrival",', ""))  # the same name, and another time
+    other = ArrowOwner(settings, "tiny")
+    with pytest.raises(LakeError, match="placed by arrived_at, its arrival, declared is by arrived_at"):
+        take(other, log, changed(1, "Oslo", 1, arrives=20))
+
 
 @pytest.mark.parametrize("run", range(6))
 def test_slices_make_no_difference(tmp_path: Path, run: int) -> None:

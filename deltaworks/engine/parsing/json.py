@@ -68,7 +68,14 @@ class JsonParser:
     @property
     def places(self) -> str:
         """How states are placed among those of their key."""
-        return BY_ARRIVAL if self.by is None else f"by {self.by}"
+        if self.by is None:
+            return BY_ARRIVAL
+        return f"by {self.by}, its arrival" if self._arriving else f"by {self.by}"
+
+    @cached_property
+    def _arriving(self) -> bool:
+        """Whether states of a history hold from their arrival on."""
+        return self.timed and any(one.name == self.by and one.wire == ARRIVAL for one in self.columns)
 
     @cached_property
     def fields(self) -> Fields:
@@ -89,19 +96,19 @@ class JsonParser:
         places = pc.indices_nonzero(mine).to_pylist()
         for place, came in zip(places, chunk.take(places).documents, strict=True):
             found = unwrapped(came) if self.fields.wrapped else came
-            if not isinstance(found, Refusal):
-                sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
-            elif found.code == "no value" and self.keys:
+            ends = isinstance(found, Refusal) and found.code == "no value" and bool(self.keys)
+            if isinstance(found, Refusal) and not ends:
+                sheet.refuse(place, found.code)
+            elif (self._arriving or (ends and self.timed)) and chunk.rows.column("timestamp")[place].value < 0:
+                sheet.refuse(place, "no time of arrival")  # Kafka's -1: it would be before all others
+            elif isinstance(found, Refusal):
                 self._delete(sheet, place, chunk)
             else:
-                sheet.refuse(place, found.code)
+                sheet.take(place, self.fields.take(found, partial(chunk.value, place)))
         rows = sheet.batch(self.converters, self.keys, self._source(chunk, mine), self.timely)
         return rows if self.by is None else self._placed(rows, self.by)
 
     def _delete(self, sheet: Sheet, place: int, chunk: Chunk) -> None:
-        if self.timed and chunk.rows.column("timestamp")[place].value < 0:  # Kafka's -1: it would be before all states
-            sheet.refuse(place, "no time of arrival")
-            return
         try:
             sheet.keep(place, "delete", self.key.read(chunk.rows.column("key")[place].as_py()))
         except Refusal as refusal:
