@@ -86,7 +86,8 @@ def revise(
 
     named = catalog.load(settings().project)[table]  # raises, with the nearest name
     if not isinstance(named.table.kept_as, Append) or named.table.event_time is None:
-        raise typer.BadParameter(f"{named.name} has no events: it is not kept as append.", param_hint="TABLE")
+        finding = f"{named.name} has no events that say how far time has come: no append(...) with event_time=."
+        raise typer.BadParameter(finding, param_hint="TABLE")
     micros = (moment(to, option="--to") - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
     order(named.name, kind="revise_mark", arguments={"to_micros": micros}, by=by, reason=reason, wait=wait)
 

@@ -483,6 +483,7 @@ class Flow:
             step = "Name the table of events, kept as append, from which it is computed"
             raise CommandError(f"command {command}", f"{name} has no events that say how far time has come", step)
         self._refuse_suspended(name, command)
+        told_micros(to)  # before it is done: one that has no words is refused
         was, now = writer.revise(self._committer(None), to=to, command=command)
         return {"was": told_micros(was), "is": told_micros(now)}
 

@@ -71,9 +71,10 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
         use_late_again(flow, name, spark, lake, uses=(position.applied or (0, 0))[0])
         writer.settle(committer)
         same = not isinstance(writer, OverBronze) or writer.until == taken  # else what raised it is not there any more
-        if same and position.mark is not None and (own := writer.table).entry.position.mark != position.mark:
-            # what raised it may be refused now; one that was revised is as somebody has decided
-            here = replace(own.entry.position, mark=position.mark, closed=position.closed)
+        own = writer.table
+        # what raised it may be refused now; one that was revised is as somebody has decided
+        here = replace(own.entry.position, mark=position.mark, closed=position.closed)
+        if same and position.mark is not None and here != own.entry.position:
             committer.mark(own, own.entry.follow("redo", position=here))
         flow.expire_before(name, position.kept_from, command=0)
         if (late := flow.sides.get(name, {}).get("late")) is not None:

@@ -119,6 +119,17 @@ def test_a_revision_is_exact_whenever_its_owner_dies(tmp_path: Path) -> None:
         assert owner.verdicts() == {"ok"}
 
 
+def test_an_order_that_is_given_again_after_another_one_says_what_it_did(tmp_path: Path) -> None:
+    """From where to where: what came before it, and not how far time had ever come."""
+    owner, _ = a_day_ahead(tmp_path)
+    first = carry_out(owner, command("revise_mark", VIEWS, to_micros=micros(START + 20 * HOUR)))
+    second = carry_out(owner, replace(revise(), id=8))
+
+    assert second["was"] == first["is"] == "2026-11-21T06:00:00.000000Z"
+    assert carry_out(owner, replace(revise(), id=8)) == second
+    assert carry_out(owner, command("revise_mark", VIEWS, to_micros=micros(START + 20 * HOUR))) == first
+
+
 def restarted(owner: ArrowOwner) -> None:
     """The next owner of the views."""
     owner.start()

@@ -159,11 +159,13 @@ class AppendWriter(OverBronze):
         """
         self.settle(committer)
         at = self.table.entry
+        later: Entry | None = None
         for entry in islice(self.table.entries_backwards(), LOOKED_BACK):
-            if entry.kind == "revise" and entry.command == command:  # its owner died before it could say so
-                assert entry.position.closed is not None
+            if later is not None:  # its owner died before it could say so
                 assert entry.position.mark is not None
-                return entry.position.closed, entry.position.mark
+                assert later.position.mark is not None
+                return entry.position.mark, later.position.mark
+            later = entry if entry.kind == "revise" and entry.command == command else None
         was = at.position.mark
         if was is None or to >= was:
             come = "nowhere" if was is None else f"to {told_micros(was)}"
