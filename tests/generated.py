@@ -147,6 +147,13 @@ def _history(choice: Choice) -> dict[str, str]:
     return {"table.py": _table("What things were.", fields, _columns(list(COLUMNS), choice.keys), choice.parted[2])}
 
 
+def _told(choice: Choice) -> dict[str, str]:
+    """The events taken for states: which of them are the same thing is chance's."""
+    fields = ['reads=json("bronze.wire", topic="events")', f'kept_as=history(keys={choice.keys!r}, by="happened")']
+    columns = [("id", "string", False), ("happened", "timestamp", False), *_columns(list(COLUMNS), choice.keys)]
+    return {"table.py": _table("What was told.", fields, columns, choice.parted[2])}
+
+
 def _mirror(choice: Choice) -> dict[str, str]:
     """Rows one to one, so that one that moves to another part does so in a view too."""
     fields = ['reads="silver.things"', f"kept_as=view(keys={choice.keys!r})"]
@@ -227,6 +234,7 @@ TABLES: dict[str, Callable[[Choice], dict[str, str]]] = {
     "silver.chosen": _chosen,
     "silver.things": _latest,
     "silver.past": _history,
+    "silver.told": _told,
     "gold.mirror": _mirror,
     "gold.groups": _aggregate,
     "gold.picture": _view,
@@ -234,7 +242,10 @@ TABLES: dict[str, Callable[[Choice], dict[str, str]]] = {
 
 
 def batches(choice: Choice, chance: Random, count: int, size: int) -> list[list[Record]]:
-    """Events and changes, mixed: copies, late ones, older changes, deletes, truncations, bytes that are neither."""
+    """Events and changes, mixed: copies, late ones, older changes, deletes, truncations, bytes that are neither.
+
+    A record of the events that has no value is refused by tables of events, and deletes a row where they are states.
+    """
     events = _events(choice, chance, count * size)
     changes = _changes(choice, chance, count * size)
     mixed = [[*events[n::count], *changes[n::count]] for n in range(count)]
@@ -259,6 +270,10 @@ def _events(choice: Choice, chance: Random, count: int) -> list[Record]:
             made.append(chance.choice(made))
         elif roll < 0.15:
             made.append(Record(topic="events", value=chance.choice([None, b"", b"{", b"\xff", b'{"id": 1}'])))
+        elif roll < 0.2:
+            of = {name: _json(value, days=False) for name, value in _values(chance, choice.keys, choice.keys).items()}
+            at = START - timedelta(minutes=chance.randrange(count))  # the clock of a producer
+            made.append(Record(topic="events", value=None, key=json.dumps(of).encode(), at=at, partition=number % 2))
         else:
             happened = START - timedelta(minutes=count - number) - timedelta(minutes=90 if roll < 0.3 else 0)
             row = {"id": f"e{number}", "happened": happened.isoformat()}
