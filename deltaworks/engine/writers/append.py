@@ -16,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Committer, Rows, pruning
 from deltaworks.engine.datasets import ds
-from deltaworks.engine.entry import Counts, Replay
+from deltaworks.engine.entry import Counts, Entry, Replay
 from deltaworks.engine.expiry import still_kept, taken_of
 from deltaworks.engine.lake import OwnedTable, TooMuchError
 from deltaworks.engine.marks import (
