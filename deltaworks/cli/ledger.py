@@ -100,8 +100,7 @@ def _suspended() -> dict[str, str]:
 
 def _not_given() -> dict[str, list[str]]:
     """Per table over changes what the source, or the connector, does not give it."""
-    import psycopg
-
+    from deltaworks.errors import DeltaworksError
     from deltaworks.local import doctor
 
     found: dict[str, list[str]] = {}
@@ -110,9 +109,9 @@ def _not_given() -> dict[str, list[str]]:
             table, _, column = gap.place.partition(".")[2].partition(".")
             name = f"{gap.place.partition('.')[0]}.{table}"
             found.setdefault(name, []).append(f"{column}: {gap.finding}" if column else gap.finding)
-    except psycopg.Error as error:
-        told = str(error).partition("\n")[0]
-        show.err.print(f"the source: {told}. Shown without what it does not give.", style="yellow")
+    except DeltaworksError as error:  # of what is beside the lake, whose own numbers stand
+        told = f'{error} Shown without what it does not give. Look at "deltaworks doctor".'
+        show.err.print(told, style="yellow", markup=False, soft_wrap=True)
     return found
 
 

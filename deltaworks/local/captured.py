@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
+from deltaworks.errors import StackError
+from deltaworks.settings import Settings
 from deltaworks.words.keeping import History, Latest
 from deltaworks.words.reading import ARRIVAL, Debezium
 from deltaworks.words.table import Column, Table
@@ -14,6 +17,7 @@ from deltaworks.words.table import Column, Table
 _Wrong = tuple[str, str]
 """A finding and the next step."""
 _ANEW = 'then "deltaworks up", and "deltaworks source resnapshot" for the rows that are there'
+SECONDS_MAX = 5
 _MILLIS_UPTO = 3
 """Digits of a second: a timestamp with so many is a number of milliseconds in the connector's adaptive modes."""
 _SNAPSHOT = "snapshot.include.collection.list"
@@ -110,6 +114,32 @@ class Relation:
                 return tuple(column.strip() for column in columns.split(","))
         primary = sorted(self.indexes, key=lambda one: not one.primary)
         return primary[0].columns if primary else ()
+
+
+@contextmanager
+def asking(settings: Settings) -> Iterator["psycopg.Connection[Any]"]:
+    """Give a connection to the source database; what goes wrong with it, or lasts too long, is a StackError.
+
+    The view pg_publication_tables opens every published table: it waits for whoever has one locked.
+    """
+    options = f"-c statement_timeout={SECONDS_MAX * 1000}"
+    try:
+        with psycopg.connect(
+            settings.source_dsn(), connect_timeout=SECONDS_MAX, autocommit=True, options=options
+        ) as connection:
+            yield connection
+    except psycopg.errors.QueryCanceled:
+        finding = f"has given no answer within {SECONDS_MAX} s: somebody may hold a lock on one of its tables"
+        raise StackError("source", finding, "See pg_locks there for who; ask again when that has ended") from None
+    except psycopg.OperationalError as error:
+        told = _first_line(error).partition("FATAL:")[2].strip()
+        raise StackError("source", told or "does not answer", 'Run "deltaworks up"') from None
+    except psycopg.Error as error:
+        raise StackError("source", _first_line(error), 'Run "deltaworks doctor"') from None
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).partition("\n")[0]
 
 
 def gaps(

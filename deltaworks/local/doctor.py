@@ -20,7 +20,7 @@ from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.java import java_home
 from deltaworks.local import connect, kafka, signals, stack
-from deltaworks.local.captured import Gap, gaps
+from deltaworks.local.captured import Gap, asking, gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
@@ -292,13 +292,13 @@ def _captured(settings: Settings) -> Iterator[Finding]:
 def not_given(settings: Settings) -> list[Gap] | None:
     """What tables over changes lack by the source or the connector; None where no source is of this stack.
 
-    Raises psycopg.Error when the source does not answer.
+    Raises StackError when the source does not answer, or not in time.
     """
     found = connect.connector_of(settings) if "source" in stack.state(settings).parts else None
     if found is None:
         return None
     tables = {name: declared.table for name, declared in catalog.readable(settings.project).items()}
-    with psycopg.connect(settings.source_dsn(), connect_timeout=_SECONDS_MAX) as connection:
+    with asking(settings) as connection:
         return [*gaps(connection, found[1], tables), *signals.gaps(connection, found[1])]
 
 

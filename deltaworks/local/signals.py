@@ -19,6 +19,7 @@ from deltaworks.local import connect
 from deltaworks.local.captured import (
     Gap,
     Relation,
+    asking,
     beside_snapshots,
     forbidden,
     partitions,
@@ -30,7 +31,6 @@ from deltaworks.local.captured import (
 from deltaworks.settings import Settings
 
 SETTING = "signal.data.collection"
-SECONDS_MAX = 5
 _COLUMNS = {"id", "type", "data"}
 _TEXTS = {"text", "character varying"}
 _MADE = "create table {} (id text primary key, type text not null, data text)"
@@ -165,16 +165,13 @@ def read_beside(settings: Settings, tables: Sequence[str], *, signal: str) -> As
         step = f'Write "{SETTING}": "public.signals" there, and make that table: {_GUIDE}'
         raise StackError(str(path), "names no signal table, by which tables are read beside the stream", step)
     _refuse_other(settings, name, config)
-    try:
-        with psycopg.connect(settings.source_dsn(), connect_timeout=SECONDS_MAX, autocommit=True) as connection:
-            for gap in (*gaps(connection, config), *unreadable(connection, config, tables)):
-                raise StackError(gap.place, gap.finding, gap.next_step)
-            for turn in range(_TURNS_MAX):
-                asked = _ask(connection, config[SETTING], tables, f"{signal}-{turn}")
-                if not _lost(settings, connection, config[SETTING], asked):
-                    return asked
-    except psycopg.OperationalError:
-        raise StackError("source", "does not answer", 'Run "deltaworks up"') from None
+    with asking(settings) as connection:
+        for gap in (*gaps(connection, config), *unreadable(connection, config, tables)):
+            raise StackError(gap.place, gap.finding, gap.next_step)
+        for turn in range(_TURNS_MAX):
+            asked = _ask(connection, config[SETTING], tables, f"{signal}-{turn}")
+            if not _lost(settings, connection, config[SETTING], asked):
+                return asked
     raise StackError(f"connector {name}", "has read past what it was asked for, and begun nothing", _DOCTOR)
 
 

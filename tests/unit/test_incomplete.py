@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -210,6 +210,54 @@ def test_what_the_source_does_not_give_is_in_the_ledger_too(settings: Settings, 
         for verdict in told.values()
     )
     assert lacking["balanced"]
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_lock_in_the_source_is_not_waited_for(settings: Settings, source: str) -> None:
+    """To ask what is published opens the tables; the ledger is shown without it, and both say why."""
+    ArrowOwner(settings, "shop").flow.settle()
+    with psycopg.connect(source) as other:
+        other.execute("lock table products in access exclusive mode")
+        shown, said = noted()
+        findings = doctor._run(doctor._captured, Settings.load())
+
+    held = "source: has given no answer within 5 s: somebody may hold a lock on one of its tables"
+    assert "silver.products" in shown
+    assert said.startswith(f"{held}. See pg_locks there for who; ")
+    assert [(one.verdict, one.finding) for one in findings] == [("fail", held)]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        (lambda of: (of.project / "shop/connector.json").write_text("{"), "shop/connector.json: not a connector"),
+        (lambda of: (of.secrets / "shop").unlink(), "secret shop: is missing"),
+    ],
+)
+@pytest.mark.usefixtures("owner", "source")
+def test_what_is_broken_beside_the_lake_does_not_hide_it(
+    settings: Settings, break_it: Callable[[Settings], None], finding: str
+) -> None:
+    """One line says what is not shown for it."""
+    ArrowOwner(settings, "shop").flow.settle()
+    break_it(settings)
+
+    shown, said = noted()
+
+    assert "silver.products" in shown
+    assert finding in said
+    assert said.endswith('Shown without what it does not give. Look at "deltaworks doctor".')
+
+
+def noted() -> tuple[str, str]:
+    """What the ledger shows, and what it notes of the source."""
+    ask = typer.Typer()
+    ask.callback()(lambda: None)
+    ledger.register(ask)
+    result = CliRunner().invoke(ask, ["ledger", "--json"])
+    assert result.exit_code == 0, result.output
+    [said] = [line for line in result.stderr.splitlines() if "does not give" in line]
+    return result.stdout, said
 
 
 @pytest.mark.usefixtures("owner", "source")
