@@ -63,7 +63,7 @@ def _whole(loaded: Settings) -> None:
 def _beside(loaded: Settings, tables: Sequence[str], *, wait: bool) -> None:
     from deltaworks.local import signals
 
-    asked, named = signals.read_beside(loaded, tables, signal=f"deltaworks-{uuid.uuid4()}"), ", ".join(tables)
+    asked, named = signals.read_beside(loaded, tables, signal=uuid.uuid4().hex), ", ".join(tables)
     show.out.print(f"{named}: being read beside the stream; deletions that were lost stay lost", soft_wrap=True)
     if wait:
         with show.out.status("waiting for the connector; what it was asked for it reads without us too"):

@@ -70,6 +70,8 @@ class _Attribute:
     type: str
     digits: int
     """Of a timestamp: of its seconds' fraction."""
+    room: int | None
+    """Characters that it takes at most, if it is a character varying with a length."""
     generated: bool
     may_lack: bool
     """Whether it has a default, and may be null all the same."""
@@ -208,8 +210,9 @@ def relations(connection: "psycopg.Connection[Any]", names: Sequence[str]) -> di
         _ATTRIBUTES, (list(attributes),)
     ):
         digits = 6 if modifier < 0 else modifier
+        room = modifier - 4 if kind == "character varying" and modifier >= 0 else None
         attributes[oid][name] = _Attribute(
-            type=kind, digits=digits, generated=generated, may_lack=may_lack, left_out=left_out
+            type=kind, digits=digits, room=room, generated=generated, may_lack=may_lack, left_out=left_out
         )
     indexes: dict[int, list[_Index]] = {row[0]: [] for row in rows}
     for oid, primary, of_identity, sound, columns in connection.execute(_INDEXES, (list(indexes),)):

@@ -31,7 +31,10 @@ from deltaworks.local.captured import (
 from deltaworks.settings import Settings
 
 SETTING = "signal.data.collection"
-_COLUMNS = {"id", "type", "data"}
+ID_MAX = 42
+"""Characters, as in the table of Debezium's documentation; its own marks have as many."""
+_COLUMNS = {"id": ID_MAX, "type": len("snapshot-window-close"), "data": 128}
+"""And how many characters each must take: its marks say in data when a part was begun and ended."""
 _TEXTS = {"text", "character varying"}
 _MADE = "create table {} (id text primary key, type text not null, data text)"
 _GUIDE = 'docs/how-to/change-data.md, "When something is missing"'
@@ -51,15 +54,16 @@ _APART = """
 """Indexes by which no two rows have the same in these columns: neither partial, nor with nulls, which all differ."""
 
 
-def gaps(connection: "psycopg.Connection[Any]", config: Mapping[str, str]) -> Iterator[Gap]:
+def gaps(connection: "psycopg.Connection[Any]", config: Mapping[str, str], tables: Sequence[str] = ()) -> Iterator[Gap]:
     """Why rows of the signal table would not reach the connector, or its own not the table; nothing if it names none.
 
+    Some table or other is to be asked for, or just these.
     The connection is to the source database, as a role that may read its catalogs.
     """
     name = config.get(SETTING)
     if not name:
         return
-    if "source" not in config.get("signal.enabled.channels", "source").split(","):
+    if "source" not in config.get("signal.enabled.channels", "source").replace(" ", "").split(","):
         finding = "is not read: the connector's signal.enabled.channels leaves source out"
         yield Gap(place=name, finding=finding, next_step='Add it there, then "deltaworks up"')
     relation = relations(connection, [name]).get(name)
@@ -69,9 +73,14 @@ def gaps(connection: "psycopg.Connection[Any]", config: Mapping[str, str]) -> It
             place=name, finding=finding, next_step=f'Run "deltaworks up"; or make it: {_MADE.format(name)}, {_GUIDE}'
         )
         return
-    if {*relation.attributes} != _COLUMNS or not {one.type for one in relation.attributes.values()} <= _TEXTS:
+    if {*relation.attributes} != {*_COLUMNS} or not {one.type for one in relation.attributes.values()} <= _TEXTS:
         finding = "does not have just the columns id, type and data, of text, which the connector reads and writes"
         yield Gap(place=name, finding=finding, next_step=f"Make it anew: {_MADE.format(name)}")
+    needed = {**_COLUMNS, "data": max(_COLUMNS["data"], len(_data(tables)))}
+    for column, one in relation.attributes.items():
+        if one.room is not None and one.room < needed.get(column, 0):
+            finding = f"{column} takes {one.room} characters, and {needed[column]} are to be written there"
+            yield Gap(place=name, finding=finding, next_step=f"alter table {name} alter column {column} type text")
     if name not in published_by(connection, config):
         finding = f"is not in the publication {publication_of(config)}: the connector sees no row of it"
         yield Gap(place=name, finding=finding, next_step=f"alter publication {publication_of(config)} add table {name}")
@@ -156,6 +165,8 @@ class Asked:
 def read_beside(settings: Settings, tables: Sequence[str], *, signal: str) -> Asked:
     """Ask the connector to read these tables of the source anew while changes come, by a row whose id begins so.
 
+    With what comes behind it the id has ID_MAX characters at most.
+
     Returns when it has begun, or after half a minute in which it has not come so far in the log. Raises StackError if
     the connector has no signal table or not one that will do, runs otherwise than declared or not at all, if it would
     not read one of the tables rightly, or if Connect or the source is away.
@@ -166,12 +177,17 @@ def read_beside(settings: Settings, tables: Sequence[str], *, signal: str) -> As
         raise StackError(str(path), "names no signal table, by which tables are read beside the stream", step)
     _refuse_other(settings, name, config)
     with asking(settings) as connection:
-        for gap in (*gaps(connection, config), *unreadable(connection, config, tables)):
+        for gap in (*gaps(connection, config, tables), *unreadable(connection, config, tables)):
             raise StackError(gap.place, gap.finding, gap.next_step)
-        for turn in range(_TURNS_MAX):
-            asked = _ask(connection, config[SETTING], tables, f"{signal}-{turn}")
-            if not _lost(settings, connection, config[SETTING], asked):
-                return asked
+        try:
+            for turn in range(_TURNS_MAX):
+                asked = _ask(connection, config[SETTING], tables, f"{signal}-{turn}")
+                if not _lost(settings, connection, config[SETTING], asked):
+                    return asked
+        except psycopg.errors.InsufficientPrivilege:
+            user = connection.info.user
+            finding = f"the role {user}, by which the connector is asked, may not write and read there"
+            raise StackError(config[SETTING], finding, f"grant select, insert on {config[SETTING]} to {user}") from None
     raise StackError(f"connector {name}", "has read past what it was asked for, and begun nothing", _DOCTOR)
 
 
@@ -211,8 +227,11 @@ def _refuse_other(settings: Settings, name: str, config: Mapping[str, str]) -> N
 
 
 def _ask(connection: "psycopg.Connection[Any]", table: str, tables: Sequence[str], signal: str) -> Asked:
-    data = json.dumps({"type": "incremental", "data-collections": list(tables)})
     insert = sql.SQL("insert into {} values (%s, 'execute-snapshot', %s)").format(sql.Identifier(*table.split(".")))
-    connection.execute(insert, (signal, data))
+    connection.execute(insert, (signal, _data(tables)))
     ((place,),) = connection.execute("select (pg_current_wal_lsn() - '0/0')::bigint").fetchall()
     return Asked(signal=signal, place=int(place))
+
+
+def _data(tables: Sequence[str]) -> str:
+    return json.dumps({"type": "incremental", "data-collections": list(tables)})

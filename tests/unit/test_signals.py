@@ -25,6 +25,8 @@ SHOP = ("public.customers", "public.products", "public.stock", "public.orders", 
 CONFIG = {"publication.name": "pub", "signal.data.collection": "public.signals"}
 SOURCE = """
     create table signals (id text primary key, type varchar(32) not null, data text);
+    create table by_the_book (id varchar(42) primary key, type varchar(32) not null, data varchar(2048) null);
+    create table short (id varchar(36) primary key, type varchar(16), data varchar(64));
     create table goods (id int primary key);
     create table "unique" (id int not null unique);
     create table late (id int primary key deferrable);
@@ -40,7 +42,8 @@ SOURCE = """
     create table "or|ders" (id int primary key);
     create table other (id int primary key);
     create publication pub for table
-        signals, goods, "unique", late, loose, few, nulls, mails, parts, made, partly (id), "or|ders";
+        signals, by_the_book, short,
+        goods, "unique", late, loose, few, nulls, mails, parts, made, partly (id), "or|ders";
 """
 
 
@@ -104,7 +107,8 @@ def test_a_table_that_would_not_be_read_rightly_is_told(
 def unheard(source: "psycopg.Connection[Any]", **config: str) -> list[str]:
     """Why a row of the signal table would not be acted on."""
     found = list(signals.gaps(source, CONFIG | config))
-    assert {one.place for one in found} <= {"public.signals", "public.goods", "public.none"}
+    places = {"signals", "goods", "none", "by_the_book", "short"}
+    assert {one.place for one in found} <= {f"public.{name}" for name in places}
     assert all(one.next_step for one in found)
     return [one.finding for one in found]
 
@@ -114,13 +118,18 @@ def unheard(source: "psycopg.Connection[Any]", **config: str) -> list[str]:
     [
         ({}, []),
         ({"signal.data.collection": ""}, []),
-        ({"signal.enabled.channels": "kafka,source"}, []),
+        ({"signal.enabled.channels": "kafka, source"}, []),
         ({"signal.enabled.channels": "kafka"},
          ["is not read: the connector's signal.enabled.channels leaves source out"]),
         ({"signal.data.collection": "public.none"},
          ["is the connector's signal.data.collection, and the source does not have it"]),
         ({"signal.data.collection": "public.goods"},
          ["does not have just the columns id, type and data, of text, which the connector reads and writes"]),
+        ({"signal.data.collection": "public.by_the_book"}, []),
+        ({"signal.data.collection": "public.short"},
+         ["id takes 36 characters, and 42 are to be written there",
+          "type takes 16 characters, and 21 are to be written there",
+          "data takes 64 characters, and 128 are to be written there"]),
         ({"publication.name": "another"}, ["is not in the publication another: the connector sees no row of it"]),
     ],
 )  # fmt: skip
@@ -338,6 +347,64 @@ def test_a_connector_that_would_not_see_the_row_is_refused(shop: Settings, runni
     assert connect_away == 'connect: does not answer. Run "deltaworks up".'
 
 
+def test_a_signal_table_as_debezium_documents_it_will_do(
+    shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless so many tables are asked for that their names have no room there."""
+    remake(shop, "id varchar(42) primary key, type varchar(32) not null, data varchar(2048) null")
+    done, told = resnapshot(shop, running, monkeypatch, "--table", "public.orders")
+    ids = [one for one, _ in written(shop)]
+    with psycopg.connect(shop.source_dsn(), autocommit=True) as connection:
+        found = [*signals.gaps(connection, running.config, [f"public.table_{number}" for number in range(100, 300)])]
+
+    assert done == 0, told
+    assert [len(one) <= signals.ID_MAX for one in ids] == [True]
+    assert [one.finding for one in found] == ["data takes 2048 characters, and 4045 are to be written there"]
+    assert [one.next_step for one in found] == ["alter table public.signals alter column data type text"]
+
+
+def remake(shop: Settings, columns: str) -> None:
+    """The signal table with other columns."""
+    with psycopg.connect(shop.source_dsn(), autocommit=True) as connection:
+        connection.execute("drop table signals")
+        connection.execute(f"create table signals ({columns})".encode())
+        connection.execute("alter publication shop_pub add table signals; grant select, insert on signals to debezium")
+
+
+def test_what_the_source_refuses_is_one_line(shop: Settings, postgres: ScratchPostgres) -> None:
+    """Our role may not write there; or whatever else."""
+    with psycopg.connect(postgres.dsn_of("shop"), autocommit=True) as connection:
+        connection.execute("revoke insert on signals from shop")
+        forbidden = refused(shop)
+        connection.execute("grant insert on signals to shop; revoke select on signals from shop")
+        with pytest.raises(StackError) as error:
+            signals.read_beside(shop, ["public.orders"], signal="one")
+        connection.execute("truncate signals")
+        connection.execute("grant select on signals to shop")
+        connection.execute("alter table signals add check (type <> 'execute-snapshot')")
+        other = refused(shop)
+
+    assert (
+        forbidden
+        == str(error.value)
+        == (
+            "public.signals: the role shop, by which the connector is asked, may not write and read there."
+            " grant select, insert on public.signals to shop."
+        )
+    )
+    assert other.startswith('source: new row for relation "signals" violates check constraint')
+
+
+def resnapshot(shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+    """Call the command, of a connector that has read all there is."""
+    for name in ("source", "connect"):
+        monkeypatch.setenv(f"DELTAWORKS_PORT_{name.upper()}", str(getattr(shop, f"port_{name}")))
+    monkeypatch.setenv("DELTAWORKS_DATA", str(shop.data))
+    running.offset = {"lsn": 2**60}
+    done = CliRunner().invoke(main, ["--project", str(shop.project), "source", "resnapshot", *words])
+    return done.exit_code, done.output + (f"{done.exception!r}" if done.exception else "")
+
+
 def test_of_several_tables_one_that_cannot_be_read_is_enough(shop: Settings) -> None:
     """Nothing is asked for then; whoever misspelt one is told what there is."""
     assert refused(shop, "public.orders", "silver.orders") == (
@@ -350,20 +417,16 @@ def test_the_command_says_what_is_read_and_what_it_does_not_do(
     shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that is named twice is read once."""
-    for name in ("source", "connect"):
-        monkeypatch.setenv(f"DELTAWORKS_PORT_{name.upper()}", str(getattr(shop, f"port_{name}")))
-    monkeypatch.setenv("DELTAWORKS_DATA", str(shop.data))
-    running.offset = {"lsn": 2**60}
-    words = ["--project", str(shop.project), "source", "resnapshot"]
+    words = ("--table", "public.orders", "--table", "public.orders", "--wait")
 
-    done = CliRunner().invoke(main, [*words, "--table", "public.orders", "--table", "public.orders", "--wait"])
-    alone = CliRunner().invoke(main, [*words, "--wait"])
+    done, told = resnapshot(shop, running, monkeypatch, *words)
+    alone, _ = resnapshot(shop, running, monkeypatch, "--wait")
 
-    assert done.exit_code == 0, done.output
-    assert done.output.splitlines() == [
+    assert done == 0, told
+    assert told.splitlines() == [
         "public.orders: being read beside the stream; deletions that were lost stay lost",
         "public.orders: read",
     ]
     assert [data["data-collections"] for _, data in written(shop)] == [["public.orders"]]
-    assert alone.exit_code == 2
+    assert alone == 2
     assert json.loads((shop.project / "connector.json").read_text())["config"]["topic.prefix"] == "shop"
