@@ -1,8 +1,8 @@
 """`deltaworks source resnapshot`: read the source anew, whole, or some tables of it beside the stream."""
 
-import time
 import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,8 +10,6 @@ import typer
 from deltaworks.cli import show
 from deltaworks.cli.context import settings
 from deltaworks.settings import Settings
-
-_POLL_SECONDS = 0.5
 
 
 def register(main: typer.Typer) -> None:
@@ -32,7 +30,10 @@ def resnapshot(
         list[str] | None,
         typer.Option(help="Only this table, such as public.orders, beside the stream; may be given again."),
     ] = None,
-    wait: Annotated[bool, typer.Option(help="With --table: return only when they have been read.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(help="With --table: return only when they have been read; exit code 1 if one may be left out."),
+    ] = False,
 ) -> None:
     """Read every table of the source anew: after a restore, or when its slot was lost.
 
@@ -61,12 +62,16 @@ def _whole(loaded: Settings) -> None:
 
 
 def _beside(loaded: Settings, tables: Sequence[str], *, wait: bool) -> None:
-    from deltaworks.local import signals
+    from deltaworks.local import doctor, signals
 
+    began = datetime.now(UTC)
     asked, named = signals.read_beside(loaded, tables, signal=uuid.uuid4().hex), ", ".join(tables)
     show.out.print(f"{named}: being read beside the stream; deletions that were lost stay lost", soft_wrap=True)
     if wait:
         with show.out.status("waiting for the connector; what it was asked for it reads without us too"):
-            while not signals.over(loaded, asked):
-                time.sleep(_POLL_SECONDS)
+            signals.wait_over(loaded, asked)
+        if unread := doctor.unread(loaded, since=began):
+            for told, next_step in unread:
+                show.err.print(f"connect log: {told}. {next_step}.", style="yellow", markup=False, soft_wrap=True)
+            raise typer.Exit(1)
         show.out.print(f"{named}: read", soft_wrap=True)

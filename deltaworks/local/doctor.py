@@ -329,10 +329,10 @@ def _connect_log(settings: Settings) -> Iterator[Finding]:
         yield _ok("connect log", "no value in a day that could not be read")
 
 
-def unread(settings: Settings) -> list[tuple[str, str]] | None:
+def unread(settings: Settings, *, since: datetime | None = None) -> list[tuple[str, str]] | None:
     """Of what it cannot read, a value or a table beside the stream, the connector sends null or nothing and goes on.
 
-    Only its log says so. What, and the next step; None where no Connect is of this stack.
+    Only its log says so. What, within a day or since then, and the next step; None where no Connect is of this stack.
     """
     path = settings.logs / "connect.log"
     if "connect" not in stack.state(settings).parts or not path.exists():
@@ -340,10 +340,12 @@ def unread(settings: Settings) -> list[tuple[str, str]] | None:
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _LOG_BYTES_MAX))
         text = log.read().decode(errors="replace")
-    since = f"{datetime.now(UTC).astimezone() - timedelta(days=1):%Y-%m-%d %H:%M:%S}"  # the log's times are local
+    if since is None:
+        since = datetime.now(UTC) - timedelta(days=1)
+    first = f"{since.astimezone():%Y-%m-%d %H:%M:%S}"  # the log's times are local
     found = list[tuple[str, str]]()
     for pattern, (what, next_step) in _UNREAD.items():
-        errors = [(at, logger) for at, logger in pattern.findall(text) if at > since]
+        errors = [(at, logger) for at, logger in pattern.findall(text) if at >= first]
         if errors:
             at, logger = errors[-1]  # and not the texts, which quote values
             found.append((f"{len(errors)} {what} since {errors[0][0]}, the last at {at} by {logger}", next_step))

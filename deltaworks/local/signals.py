@@ -6,6 +6,7 @@ well, and of one that it cannot walk through only its log says that it was left 
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,9 @@ _GUIDE = 'docs/how-to/change-data.md, "When something is missing"'
 _WHOLE = 'Run "deltaworks source resnapshot", which reads every table'
 _DOCTOR = 'Run "deltaworks doctor", and ask again'
 _TURNS_MAX = 3
+_POLL_SECONDS = 0.5
+_AWAY_SECONDS_MAX = 60
+"""Longer than a rebalance, or an end of Connect that is started again."""
 _BEGUN = """
     select 1 from {table} mark join {table} asked on asked.id = %s
     where mark.type = 'snapshot-window-open' and age(mark.xmin) < age(asked.xmin)"""
@@ -197,6 +201,19 @@ def over(settings: Settings, asked: Asked) -> bool:
     return read is not None and read >= asked.place
 
 
+def wait_over(settings: Settings, asked: Asked) -> None:
+    """Return when it is `over`. Raises StackError if the connector stands still, or is not there for a minute."""
+    name, _, _ = connect.answering(settings)
+    waits, seen = "what it was asked for waits, and is read when it goes on", time.monotonic()
+    while not over(settings, asked):
+        if states := connect.states(settings, name):
+            seen = time.monotonic()
+        elif time.monotonic() - seen > _AWAY_SECONDS_MAX:
+            raise StackError(f"connector {name}", f"is away: {waits}", 'Run "deltaworks up"')
+        _refuse_idle(name, states, waits)
+        time.sleep(_POLL_SECONDS)
+
+
 @retry(
     retry=retry_if_result(lambda lost: lost is None),
     stop=stop_after_delay(30),
@@ -222,8 +239,12 @@ def _refuse_other(settings: Settings, name: str, config: Mapping[str, str]) -> N
         raise StackError(place, "Connect does not have it", 'Run "deltaworks up"')
     if changed := connect.differing(config, running):
         raise StackError(place, f"{', '.join(changed)} differ from the project's file", 'Run "deltaworks up"')
-    if idle := [state for state in connect.states(settings, name) if state in {"FAILED", "PAUSED", "STOPPED"}]:
-        raise StackError(place, f"is {idle[0]}: the tables would wait", 'Run "deltaworks logs connect"')
+    _refuse_idle(name, connect.states(settings, name), "the tables would wait")
+
+
+def _refuse_idle(name: str, states: Sequence[str], finding: str) -> None:
+    if idle := [state for state in states if state in {"FAILED", "PAUSED", "STOPPED"}]:
+        raise StackError(f"connector {name}", f"is {idle[0]}: {finding}", 'Run "deltaworks logs connect"')
 
 
 def _ask(connection: "psycopg.Connection[Any]", table: str, tables: Sequence[str], signal: str) -> Asked:

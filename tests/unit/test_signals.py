@@ -1,11 +1,13 @@
 """Tables that are read beside the stream: what is asked of the connector, and what is refused because it would not."""
 
 import json
+import os
 import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from deltaworks import processes
 from deltaworks.cli.main import main
 from deltaworks.errors import StackError
 from deltaworks.local import connect, signals
+from deltaworks.local.part import PartState, StackState
 from deltaworks.settings import ROOT, Settings
 from tests.ports import free_ports
 from tests.scratch_postgres import ScratchPostgres
@@ -169,6 +173,8 @@ class Connect(HTTPServer):
     offset: Mapping[str, object] | None = None
     dsn: str
     deaf = 0
+    then = "RUNNING"
+    """Its state from when it is asked for its place on; AWAY: Connect says nothing of it."""
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -186,13 +192,13 @@ class _Answers(BaseHTTPRequestHandler):
         known = {"config": self.server.config, "status": {"connector": state, "tasks": [state]}, "": {}}
         last = self.path.rsplit("/", 1)[1]
         body = json.dumps({"offsets": offsets} if last == "offsets" else known[last]).encode()
-        self.send_response(200)
+        self.send_response(404 if (last, state["state"]) == ("status", "AWAY") else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def _heed(self) -> None:
-        self.server.deaf -= 1
+        self.server.deaf, self.server.state = self.server.deaf - 1, self.server.then
         if self.server.deaf < 0:
             with psycopg.connect(self.server.dsn) as connection:
                 connection.execute("insert into signals values (%s, 'snapshot-window-open')", (uuid.uuid4().hex,))
@@ -352,7 +358,7 @@ def test_a_signal_table_as_debezium_documents_it_will_do(
 ) -> None:
     """Unless so many tables are asked for that their names have no room there."""
     remake(shop, "id varchar(42) primary key, type varchar(32) not null, data varchar(2048) null")
-    done, told = resnapshot(shop, running, monkeypatch, "--table", "public.orders")
+    done, told = resnapshot(shop, monkeypatch, "--table", "public.orders")
     ids = [one for one, _ in written(shop)]
     with psycopg.connect(shop.source_dsn(), autocommit=True) as connection:
         found = [*signals.gaps(connection, running.config, [f"public.table_{number}" for number in range(100, 300)])]
@@ -395,12 +401,11 @@ def test_what_the_source_refuses_is_one_line(shop: Settings, postgres: ScratchPo
     assert other.startswith('source: new row for relation "signals" violates check constraint')
 
 
-def resnapshot(shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
-    """Call the command, of a connector that has read all there is."""
+def resnapshot(shop: Settings, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+    """Call the command."""
     for name in ("source", "connect"):
         monkeypatch.setenv(f"DELTAWORKS_PORT_{name.upper()}", str(getattr(shop, f"port_{name}")))
     monkeypatch.setenv("DELTAWORKS_DATA", str(shop.data))
-    running.offset = {"lsn": 2**60}
     done = CliRunner().invoke(main, ["--project", str(shop.project), "source", "resnapshot", *words])
     return done.exit_code, done.output + (f"{done.exception!r}" if done.exception else "")
 
@@ -418,9 +423,10 @@ def test_the_command_says_what_is_read_and_what_it_does_not_do(
 ) -> None:
     """A table that is named twice is read once."""
     words = ("--table", "public.orders", "--table", "public.orders", "--wait")
+    running.offset = {"lsn": 2**60}
 
-    done, told = resnapshot(shop, running, monkeypatch, *words)
-    alone, _ = resnapshot(shop, running, monkeypatch, "--wait")
+    done, told = resnapshot(shop, monkeypatch, *words)
+    alone, _ = resnapshot(shop, monkeypatch, "--wait")
 
     assert done == 0, told
     assert told.splitlines() == [
@@ -430,3 +436,43 @@ def test_the_command_says_what_is_read_and_what_it_does_not_do(
     assert [data["data-collections"] for _, data in written(shop)] == [["public.orders"]]
     assert alone == 2
     assert json.loads((shop.project / "connector.json").read_text())["config"]["topic.prefix"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [("FAILED", "is FAILED"), ("PAUSED", "is PAUSED"), ("STOPPED", "is STOPPED"), ("AWAY", "is away")],
+)
+def test_a_connector_that_stands_still_is_not_waited_for(
+    shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch, then: str, said: str
+) -> None:
+    """What it was asked for stays in the log of the source."""
+    monkeypatch.setattr(signals, "_AWAY_SECONDS_MAX", 1)
+    running.then, running.offset = then, {"lsn": 1}
+
+    done, told = resnapshot(shop, monkeypatch, "--table", "public.orders", "--wait")
+
+    assert done != 0
+    assert f"connector shop: {said}: what it was asked for waits, and is read when it goes on. Run " in told
+    assert "orders: read" not in told.replace("\n", " ")
+
+
+def test_a_table_that_was_left_out_is_not_called_read(
+    shop: Settings, running: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the connector's log says so, in lines since it was asked; older ones are of others."""
+    part = PartState(name="connect", of="connect", step=False, state="ready", since=0)
+    shop.run.mkdir()
+    own = processes.started(os.getpid())
+    StackState(generation=1, pid=os.getpid(), started=own, parts={"connect": part}).write(shop.run)
+    shop.logs.mkdir()
+    running.offset, now, said = {"lsn": 2**60}, datetime.now(UTC).astimezone(), []
+    for at in (now - timedelta(hours=1), now + timedelta(minutes=1)):
+        line = f"{at:%Y-%m-%d %H:%M:%S}.123 WARN io.debezium.IncrementalSnapshotSource Schema not found for orders\n"
+        (shop.logs / "connect.log").write_text(line)
+        said.append(resnapshot(shop, monkeypatch, "--table", "public.orders", "--wait"))
+
+    (before, told_before), (since, told_since) = said
+    assert (before, since) == (0, 1)
+    assert "public.orders: read\n" in told_before
+    assert "public.orders: read\n" not in told_since
+    assert "connect log: 1 time(s) a table may have been left out that was to be read beside the stream" in told_since
