@@ -27,14 +27,15 @@ err = printer(Console(stderr=True, highlight=False))
 _WORD_MAX = 40  # longer words fold anywhere
 _HEADER_MIN = 5  # of a column of numbers, where there is little room
 _GAP = 2
+# a word with a colon is a verdict only before what it is about: a part is called source too
 _STYLES = {
     "ok": "green", "ready": "green", "running": "green", "healthy": "green", "yes": "green", "done": "green",
     "idle": "green", "stopped": "dim", "starting": "yellow", "behind": "yellow", "warn": "yellow", "queued": "yellow",
     "draining": "yellow", "failed": "red", "fail": "red", "dead": "red", "finding": "red", "no": "red", "RED": "red",
-    "suspended": "red", "source": "red", "stuck": "red",
+    "suspended": "red", "source: ": "red", "stuck": "red",
 }  # fmt: skip
 # a word alone, or with what it is about: "RED: 3 rows", "behind 3 batches"; not one that begins a sentence
-_VERDICT = re.compile(r"([\w-]+)(?=$|: | \d| a transaction)")
+_VERDICT = re.compile(r"([\w-]+)(?=$|(: )| \d| a transaction)")
 
 
 def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, empty: str = "nothing yet") -> None:
@@ -140,7 +141,8 @@ def _cell(value: object) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     text = str(value).replace("[", "\\[")
     word = _VERDICT.match(text)
-    return f"[{_STYLES[word[1]]}]{text}[/]" if word and word[1] in _STYLES else text
+    style = word and (_STYLES.get(word[1]) or _STYLES.get(f"{word[1]}{word[2]}"))
+    return f"[{style}]{text}[/]" if style else text
 
 
 def _plain(value: object) -> object:

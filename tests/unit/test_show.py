@@ -20,6 +20,7 @@ from deltaworks.cli import show
         ("behind a transaction, open for 310 s: 11 offsets wait", "yellow"),
         ("suspended: DIVIDE_BY_ZERO; behind 3 versions of silver.orders", "red"),
         ("failed", "red"),
+        ("source: reads public.goods, which the source does not have", "red"),
     ],
 )
 def test_verdict_is_coloured_by_its_first_word(text: str, style: str) -> None:
@@ -27,7 +28,9 @@ def test_verdict_is_coloured_by_its_first_word(text: str, style: str) -> None:
     assert show._cell(text) == f"[{style}]{text}[/]"
 
 
-@pytest.mark.parametrize("text", ["no driver runs", "done by Airflow", "not ok", "RED-faced", "gold.daily_orders", ""])
+@pytest.mark.parametrize(
+    "text", ["no driver runs", "done by Airflow", "not ok", "RED-faced", "gold.daily_orders", "source", "source 2", ""]
+)
 def test_sentence_that_begins_with_such_a_word_is_no_verdict(text: str) -> None:
     """Colour means something only where it is rare."""
     assert show._cell(text) == text
