@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -66,6 +67,11 @@ class ScratchPostgres:
         with psycopg.connect(self.dsn, autocommit=True, connect_timeout=5) as connection:
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         return self.dsn_of(name)
+
+    def role(self, name: str, words: LiteralString = "") -> None:
+        """Create a role unless it is there. It stays: other tests' databases grant it things."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection, suppress(psycopg.errors.DuplicateObject):
+            connection.execute(sql.SQL("create role {} ").format(sql.Identifier(name)) + sql.SQL(words))
 
     def start(self) -> None:
         """Start the server and wait until it answers. Call it from the main thread: the server dies with its thread."""

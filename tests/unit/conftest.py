@@ -17,6 +17,14 @@ def postgres() -> Iterator[ScratchPostgres]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def source_server(postgres: ScratchPostgres) -> ScratchPostgres:
+    """Give the server, with the roles of a source: `shop`, who owns it and has the password sesame, and `debezium`."""
+    postgres.role("shop", "login password 'sesame'")
+    postgres.role("debezium")
+    return postgres
+
+
 @pytest.fixture
 def control_dsn(postgres: ScratchPostgres) -> str:
     """Give the address of a migrated control store with the apps `shop` and `web`, used by this test only."""

@@ -170,24 +170,21 @@ def verdict(owner: ArrowOwner) -> str:
 
 
 @pytest.fixture
-def source(settings: Settings, postgres: ScratchPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def source(settings: Settings, source_server: ScratchPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Give the address of the shop's source, with all that the shop's tables read."""
     shutil.copytree(ROOT / "shop", settings.project / "shop", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setenv("DELTAWORKS_PORT_SOURCE", str(postgres.port))
+    monkeypatch.setenv("DELTAWORKS_PORT_SOURCE", str(source_server.port))
     (settings.data / "secrets" / "shop").write_text("sesame")
     names = ("source", "control", "connect")
     parts = {name: PartState(name=name, of=name, step=False, state="ready", since=0) for name in names}
     StackState(generation=2, pid=os.getpid(), started=processes.started(os.getpid()), parts=parts).write(settings.run)
-    with psycopg.connect(postgres.dsn, autocommit=True) as admin:
-        for role in ("shop", "debezium"):
-            admin.execute(f"create role {role} login superuser password 'sesame'")
-        address = postgres.database("shop")
+    with psycopg.connect(source_server.dsn, autocommit=True) as admin:
+        admin.execute("create database shop owner shop")
+        address = Settings.load().source_dsn()
         with psycopg.connect(address) as connection:
             connection.execute((settings.project / "shop" / "schema.sql").read_text())
         yield address
         admin.execute("drop database shop with (force)")
-        for role in ("shop", "debezium"):
-            admin.execute(f"drop role {role}")
 
 
 @pytest.mark.usefixtures("owner")

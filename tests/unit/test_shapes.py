@@ -28,7 +28,7 @@ from tests.shapes.shape import ALL_KEYED, Shape, shapes
 from tests.shapes.worked import compared, leave_rows
 
 
-def test_forty_shapes_are_tables_and_declarations(tmp_path: Path, postgres: ScratchPostgres) -> None:
+def test_forty_shapes_are_tables_and_declarations(tmp_path: Path, source_server: ScratchPostgres) -> None:
     """Of each kind of column and each way of keys some; the schema may be carried out twice, as each `up` does.
 
     In the end each has a row, and one of them a change, so that something is compared.
@@ -38,11 +38,9 @@ def test_forty_shapes_are_tables_and_declarations(tmp_path: Path, postgres: Scra
     project = Path(shutil.copytree(PROJECT, tmp_path / "project"))
     drawn(made)(project)
     schema = (project / "schema.sql").read_text()
-    dsn = postgres.database("shapes")
+    dsn = source_server.database("shapes")
 
     with psycopg.connect(dsn, autocommit=True) as connection:
-        if connection.execute("select from pg_roles where rolname = 'debezium'").fetchone() is None:
-            connection.execute("create role debezium")
         for _ in range(2):
             connection.execute(schema)
         leave_rows(dsn, made, chance)

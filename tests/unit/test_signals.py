@@ -214,29 +214,26 @@ def running() -> Iterator[Connect]:
 
 
 @pytest.fixture
-def shop(postgres: ScratchPostgres, running: Connect, tmp_path: Path) -> Iterator[Settings]:
+def shop(source_server: ScratchPostgres, running: Connect, tmp_path: Path) -> Iterator[Settings]:
     """Give a project with the shop's source as it is now and its connector, and a Connect that runs it."""
     (tmp_path / "data/secrets").mkdir(parents=True)
     (tmp_path / "data/secrets/shop").write_text("sesame")
     for name in ("connector.json", "schema.sql"):
         (tmp_path / name).write_text((ROOT / "shop" / name).read_text())
     (tmp_path / "deltaworks.toml").write_text('[source]\nschema = "schema.sql"\nconnector = "connector.json"\n')
-    environment = {"DELTAWORKS_PORT_SOURCE": str(postgres.port), "DELTAWORKS_PORT_CONNECT": str(running.server_port)}
+    environment = {
+        "DELTAWORKS_PORT_SOURCE": str(source_server.port), "DELTAWORKS_PORT_CONNECT": str(running.server_port)
+    }  # fmt: skip
     settings = Settings.load(tmp_path, environment=environment, data=tmp_path / "data")
     found = connect.connector_of(settings)
     assert found is not None
     running.config, running.dsn = found[1], settings.source_dsn()
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute("drop database if exists shop")
-        with suppress(psycopg.errors.DuplicateObject):
-            connection.execute("create role shop login password 'sesame'")
-        with suppress(psycopg.errors.DuplicateObject):
-            connection.execute("create role debezium")
+    with psycopg.connect(source_server.dsn, autocommit=True) as connection:
         connection.execute("create database shop owner shop")
     _install(settings)
     yield settings
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute("drop database shop")
+    with psycopg.connect(source_server.dsn, autocommit=True) as connection:
+        connection.execute("drop database shop with (force)")
 
 
 def _install(settings: Settings) -> None:
