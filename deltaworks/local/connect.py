@@ -123,7 +123,7 @@ def differing(declared: Mapping[str, str], running: Mapping[str, str]) -> list[s
 def states(settings: Settings, name: str) -> list[str]:
     """Of a connector and its tasks, as Connect says; none if it has none, or does not answer."""
     status, body = ask(settings, "GET", f"/connectors/{name}/status")
-    return _states_in(body) if status == 200 else []
+    return states_in(body) if status == 200 else []
 
 
 def register_connector(settings: Settings) -> None:
@@ -205,13 +205,14 @@ def _wait_running(settings: Settings, name: str) -> None:
     status, body = ask(settings, "GET", f"/connectors/{name}/status")
     if status != 200:
         raise _NotYetError(f"status {status}")
-    found = _states_in(body)
+    found = states_in(body)
     if len(found) < 2 or any(state != "RUNNING" for state in found):
         trace = next((task["trace"] for task in body["tasks"] if "trace" in task), "")
         raise _NotYetError(f"states {', '.join(found)} {trace[:400]}".strip())
 
 
-def _states_in(status: Mapping[str, Any]) -> list[str]:
+def states_in(status: Mapping[str, Any]) -> list[str]:
+    """Of a connector, and then of its tasks, as its status has them."""
     return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
 
 

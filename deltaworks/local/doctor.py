@@ -311,7 +311,7 @@ def not_given(settings: Settings) -> list[Gap] | None:
 def _connector_states(settings: Settings, name: str) -> tuple[int, list[str]]:
     """Connect's answer, and the states of the connector and its tasks once no worker is between two assignments."""
     status, body = connect.ask(settings, "GET", f"/connectors/{name}/status")
-    return status, [body["connector"]["state"], *(task["state"] for task in body["tasks"])] if status == 200 else []
+    return status, connect.states_in(body) if status == 200 else []
 
 
 def _judged_states(name: str, states: list[str]) -> Iterator[Finding]:
