@@ -56,6 +56,7 @@ SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often a
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
+LEFT = "maxOffsetsBehindLatest"  # of a topic's source, what a batch left of what there was when it was planned
 log = logging.getLogger("deltaworks.driver")
 
 
@@ -78,7 +79,7 @@ class Driver:
         self._anew = False  # whether another query is to start: what this one reads stays out, and is read again
         self._batch_seconds = 0.0  # what the last batch took
         self._rows_read_max = 0  # of a topic in a batch, as the query was started
-        self._was_full = True  # whether the last batch may have left rows in Kafka
+        self._took_all = False  # whether this query has once taken all that Kafka had
         self._batches_seen = 0  # how many there had been when nothing ran for the last time
         self._started_at = 0.0
         self._looked = False  # whether the stream has looked for rows
@@ -252,7 +253,7 @@ class Driver:
         # The checkpoint is scratch: positions are in the ledger, so torn or stale files here mean nothing.
         scratch = self.settings.data / "checkpoints" / self.app
         _remove(scratch)
-        self._anew = False
+        self._anew = self._took_all = False
         writer = stream.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", str(scratch))
         writer = writer.queryName(self.app)
         if self.drain:
@@ -263,7 +264,7 @@ class Driver:
         with self.lock:
             if self.stopping or self.failure is not None or self._anew:
                 return  # the batch comes again after the next start: positions have not moved
-            began, before = time.monotonic(), self.flow.status.rows
+            began = time.monotonic()
             try:
                 self.flow.micro_batch(batch)
             except LeadersMovedError as error:
@@ -273,7 +274,6 @@ class Driver:
                 self.failure = error
                 raise
             self._batch_seconds = time.monotonic() - began
-            self._was_full = self.flow.status.rows - before >= self._rows_read_max
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> bool:
         """Work until the app is to stop, or has drained; False if it is to go on with another query."""
@@ -288,14 +288,12 @@ class Driver:
             asks = ended or time.monotonic() - self._asked_at >= ASK_SECONDS
             if asks:
                 self._asked_at = time.monotonic()
+            if self.caution.deaths and not self._took_all:
+                took = ended or _has_taken_all(query)
+                # asked last: what was put off for another query counts as taken by this one
+                self._took_all = took and not self._anew
             if ended or self._has_looked(query):
                 self._between_batches(spark, closing, asks=asks)
-            if self.caution.deaths and (ended or self._nothing_waits(query)) and not self._behind():
-                self.caution.caught_up()
-                log.info("all is caught up: no need to be careful any more")
-                if not ended and self._rows_read_max < self._rows_max():
-                    with self.lock:
-                        self._anew = True  # a query keeps the bound that it was started with
             if ended and not self._behind() and self.orders.in_hand is None:
                 return not self._anew  # in its last batch
             if asks and self._desired_stopped():
@@ -312,13 +310,6 @@ class Driver:
         if not self.drain:
             raise DeltaworksError(f"app {self.app}", "its query ended by itself", "Look at the log above")
         return True
-
-    def _nothing_waits(self, query: StreamingQuery) -> bool:
-        """Whether Kafka has no more, as far as is known, than the next batch can take."""
-        if not self._was_full:
-            return True
-        status = query.status
-        return status["message"].startswith("Waiting") and not status["isDataAvailable"]
 
     def _has_looked(self, query: StreamingQuery) -> bool:
         """Whether the stream has looked for rows once: its first batch is not to wait for a turn that has none yet."""
@@ -348,6 +339,7 @@ class Driver:
             seen, self._batches_seen = self._batches_seen, self.flow.status.batches
             if seen == self._batches_seen and self.flow.behind():
                 self.flow.turn(spark)
+            self._lay_caution_down()
             self.flow.settle(after_seconds=SETTLE_SECONDS)
             closing.look()
             until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
@@ -360,6 +352,15 @@ class Driver:
             raise
         finally:
             self.lock.release()
+
+    def _lay_caution_down(self) -> None:
+        """Go on as ever once nothing is left of what the last owner had in hand; hold the lock."""
+        if not self.caution.deaths or not self._took_all or self.flow.behind():
+            return
+        self.caution.caught_up()
+        log.info("all is caught up: no need to be careful any more")
+        # a query keeps the bound that it was started with; one that has ended has read all
+        self._anew = not self.drain and self._rows_read_max < self._rows_max()
 
     def _behind(self) -> bool:
         with self.lock:
@@ -389,6 +390,17 @@ class Driver:
             log.info("the control store is back after %.0f s", now - self._away_since)
             self._away_since = None
         return answer
+
+
+def _has_taken_all(query: StreamingQuery) -> bool:
+    """Whether a batch of this query took all that Kafka had, or there was nothing to take.
+
+    What a batch brought does not tell: Spark shares its bound among the partitions, and counts what is no row.
+    """
+    status, last = query.status, query.lastProgress
+    if last is None:  # there was no batch
+        return bool(status["message"].startswith("Waiting") and not status["isDataAvailable"])
+    return all(source["metrics"].get(LEFT) == "0" for source in last["sources"])
 
 
 def _remove(folder: Path) -> None:

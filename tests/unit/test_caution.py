@@ -1,7 +1,9 @@
 """An owner whose predecessor died goes carefully, until a batch of each table came through."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from deltaworks.control import Heartbeat
+from deltaworks.engine import driver as driving
 from deltaworks.engine.caution import ROWS_MIN, Caution, caution_after, is_of_memory
 from deltaworks.engine.driver import Driver
-from deltaworks.errors import SourceError
+from deltaworks.errors import DeltaworksError, SourceError
 from deltaworks.settings import ROOT, AppSettings, Settings
 from tests.scratch_postgres import ScratchPostgres
 from tests.unit.launching import scratch_project
@@ -136,19 +139,169 @@ def test_a_driver_knows_how_the_one_before_it_ended(project: Settings, caplog: p
     assert lived(project).caution.deaths == 0
 
 
-def test_a_query_reads_as_much_as_ever_once_all_is_caught_up(project: Settings) -> None:
-    """A batch that was not full says that Kafka has no more; then another query is to start, which has the whole."""
-    found: Any = Driver(app="changes", settings=project.changed(apps={"changes": AppSettings()}))
-    found.flow = SimpleNamespace(behind=lambda: False, status=SimpleNamespace(batches=1), settle=lambda **_: None)
-    found.orders = SimpleNamespace(in_hand=None)
-    found.caution = Caution(deaths=3, tables=TABLES)
-    found._rows_read_max, found._was_full = found._rows_max(), False
-    found._obey = found._desired_stopped = lambda *_: False
-    closing = SimpleNamespace(announce=lambda: None, look=lambda: None)
+class Read:
+    """What the driver has opened so far, each with the bound that it gave it."""
 
-    goes_on = found._loop(None, Quiet(looks=20), closing)
-    found._on_batch("what the first query still brings", 0)
+    def __init__(self, found: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Stand in for a stream of the driver's app, and for all that is asked of its tables."""
+        self.bounds, self.driver = list[int](), found
+        self.status = SimpleNamespace(batches=0, rows=0)
+        self.behind = False
+        self.suspended: Any = SimpleNamespace(tables={})
+        topics: Any = {"topics": ("notes",), "bronze": [SimpleNamespace()], "begin": lambda *_, **__: {}}
+        flow: Any = SimpleNamespace(
+            **topics, status=self.status, behind=lambda: self.behind, settle=lambda **_: None, turn=lambda _: None,
+            micro_batch=self.take, suspended=self.suspended,
+        )  # fmt: skip
+        orders: Any = SimpleNamespace(in_hand=None)
+        found.flow, found.orders = flow, orders
+        for name in ("_obey", "_desired_stopped"):
+            monkeypatch.setattr(found, name, lambda *_: False)
+        monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
+        monkeypatch.setattr(driving, "open_stream", self.open)
 
-    assert not goes_on
-    assert found._rows_max() == 50_000
-    assert found.failure is None
+    def open(self, _: object, *, rows_per_batch_max: int, **__: object) -> Any:
+        """As for Kafka; what it starts is the test's own."""
+        self.bounds.append(rows_per_batch_max)
+        writer: Any = SimpleNamespace(start=lambda: None)
+        writer.foreachBatch = writer.option = writer.queryName = writer.trigger = lambda *_, **__: writer
+        return SimpleNamespace(writeStream=writer)
+
+    def start(self) -> None:
+        """Begin to read, as the driver does."""
+        nobody: Any = SimpleNamespace(edges=lambda _: {}, identities=lambda *_, **__: {})
+        self.driver._start(nobody, self.driver.flow, nobody)
+
+    def take(self, rows: int) -> None:
+        """As the tables do: a batch is its number of rows here."""
+        self.status.batches += 1
+        self.status.rows += rows
+
+    def batch(self, rows: int) -> None:
+        """Bring one."""
+        brought: Any = rows
+        self.driver._on_batch(brought, 0)
+
+    def loop(self, query: "Reading") -> bool:
+        """Whether the driver, with this query, ends rather than starts another."""
+        nobody: Any = None
+        closing: Any = SimpleNamespace(announce=lambda: None, look=lambda: None)
+        query_like: Any = query
+        return self.driver._loop(nobody, query_like, closing)
+
+
+class Reading(Quiet):
+    """A query at work, that tells of each topic what its last batch left of it; None: it has had no batch."""
+
+    def __init__(self, *left: str | None, looks: int = 20) -> None:
+        """Run until so many looks were taken."""
+        super().__init__(looks=looks, does="Processing new data")
+        self.status |= {"isDataAvailable": True}
+        metrics = [{} if rows is None else {"maxOffsetsBehindLatest": rows} for rows in left]
+        self.lastProgress = {"sources": [{"metrics": one} for one in metrics]} if left else None
+
+
+@pytest.fixture
+def read(project: Settings, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Give a driver whose three predecessors died, and what it reads."""
+    project = project.changed(apps={"changes": AppSettings()}, data=project.lake.parent)
+    found = Driver(app="changes", settings=project)
+    found.caution = found.heart.caution = Caution(deaths=3, tables=TABLES)
+    return Read(found, monkeypatch)
+
+
+def ends(read: Read, query: Reading) -> bool:
+    """Whether the query goes on to its own end, which a driver that does not drain takes as an error."""
+    try:
+        return read.loop(query)
+    except DeltaworksError:
+        return True
+
+
+def test_a_query_reads_as_much_as_ever_once_all_is_caught_up(read: Read) -> None:
+    """Then another query is to start, which has the whole bound, and takes what the first one still brings."""
+    read.start()
+    read.batch(3_000)
+
+    assert not ends(read, Reading("0", "0"))
+    read.batch(1)
+    assert read.status.rows == 3_000
+    read.start()
+    read.batch(1)
+    assert read.status.rows == 3_001
+    assert read.bounds == [3_125, 50_000]
+    assert read.driver.failure is None
+
+
+@pytest.mark.parametrize("left", [(), ("0", "7"), ("7", "0"), ("0", None)])
+def test_what_a_batch_brought_does_not_tell_that_all_is_caught_up(read: Read, left: tuple[str | None, ...]) -> None:
+    """Few rows, or none because the leader moved: it is asked what is left of every topic."""
+    read.start()
+    read.batch(1)
+
+    assert ends(read, Reading(*left))
+    assert read.driver.caution.deaths == 3
+    assert read.bounds == [3_125]
+
+
+def test_all_is_caught_up_where_there_is_nothing(read: Read) -> None:
+    """A stream that has looked, and waits, has had no batch to tell of."""
+    read.start()
+    query = Reading()
+    query.status = {"message": "Waiting for data to arrive", "isDataAvailable": False}
+
+    assert not ends(read, query)
+    assert read.driver.caution.deaths == 0
+
+
+def test_what_is_put_off_for_another_query_is_not_caught_up(read: Read) -> None:
+    """The first query tells that it has taken it; nor does what one query has taken tell of the next."""
+    read.start()
+
+    class Moved(Reading):
+        """Its last batch was under another leader, and is told as taken."""
+
+        @property
+        def lastProgress(self) -> Any:  # noqa: N802  # Spark's name
+            """As Spark's."""
+            read.driver._anew = True
+            return {"sources": [{"metrics": {"maxOffsetsBehindLatest": "0"}}]}
+
+        @lastProgress.setter
+        def lastProgress(self, _: object) -> None:  # noqa: N802  # Spark's name
+            """Nothing else is told."""
+
+    assert not ends(read, Moved())
+    assert read.driver.caution.deaths == 3
+    read.driver._took_all = True
+    read.start()
+    assert ends(read, Reading("7"))
+    assert read.bounds == [3_125, 3_125]
+
+
+def test_tables_that_are_behind_are_not_caught_up(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the last owner had in hand may be in bronze; and while a batch is long, nobody waits for its end."""
+    monkeypatch.setattr(driving, "WAIT_SECONDS_MAX", 0.01)
+    read.start()
+    read.batch(1)
+    read.behind = True
+    assert ends(read, Reading("0"))
+    assert read.driver.caution.deaths == 3
+
+    read.behind = False
+    with ThreadPoolExecutor(max_workers=1) as spark:
+        held, freed = threading.Event(), threading.Event()
+
+        def work() -> None:
+            with read.driver.lock:
+                held.set()
+                freed.wait(timeout=30)
+
+        working = spark.submit(work)
+        held.wait(timeout=30)
+        try:
+            assert ends(read, Reading("0", looks=2))
+        finally:
+            freed.set()
+        working.result(timeout=30)
+    assert read.driver.caution.deaths == 3

@@ -31,7 +31,8 @@ class Quiet:
 
     def __init__(self, *, looks: int, does: str = "Waiting for data to arrive") -> None:
         """Run."""
-        self.looks, self.status = looks, {"message": does}
+        self.looks = looks
+        self.status: dict[str, Any] = {"message": does}
 
     @property
     def isActive(self) -> bool:  # noqa: N802  # Spark's name
