@@ -21,6 +21,12 @@ By halves it would take twice as many deaths to come from there to a batch that 
 """
 ROWS_MIN = 100
 """Not fewer than that: Kafka's records have a megabyte at most, as a rule, and every batch costs the same."""
+BATCHES_TO_GROW = 10
+"""After so many batches with rows in one life more is read at once again, as before the last death.
+
+A topic that brings more than is read so would else never be caught up with. What may kill is further on then, and costs
+a death more: each life is ten batches further, and more where it read more.
+"""
 
 
 class Caution:
@@ -29,10 +35,11 @@ class Caution:
     def __init__(self, *, deaths: int = 0, tables: Iterable[str] = ()) -> None:
         """`deaths`: so many lives have ended without a word, or out of memory, since all was caught up.
 
-        `tables`: those of which a batch has to come through first.
+        Less those that batches have made up for. `tables`: those of which a batch has to come through first.
         """
         self.deaths = deaths
         self.tables = frozenset(tables) if deaths else frozenset()
+        self._batches = 0  # with rows, since as much is read at once as now
 
     def came_through(self, table: str) -> None:
         """A batch of this table was committed: it goes the ordinary way from now on."""
@@ -42,6 +49,16 @@ class Caution:
     def had_no_memory(self, table: str) -> None:
         """A batch of this table failed for it and the owner lives: it takes the next one by Spark."""
         self.tables |= {table}
+
+    def brought_rows(self, full: int) -> None:
+        """A batch with rows was committed, by an app that reads `full` rows at once in an ordinary life."""
+        self._batches += 1
+        if not self.deaths or self._batches < BATCHES_TO_GROW:
+            return
+        self._batches, before = 0, self.rows_max(full)
+        self.deaths -= 1
+        while self.deaths and self.rows_max(full) == before:  # a hundred deaths read no less at once than ten
+            self.deaths -= 1
 
     def caught_up(self) -> None:
         """Nothing is left of what was in hand when the last owner died."""

@@ -264,7 +264,7 @@ class Driver:
         with self.lock:
             if self.stopping or self.failure is not None or self._anew:
                 return  # the batch comes again after the next start: positions have not moved
-            began = time.monotonic()
+            began, before = time.monotonic(), self.flow.status.rows
             try:
                 self.flow.micro_batch(batch)
             except LeadersMovedError as error:
@@ -274,6 +274,10 @@ class Driver:
                 self.failure = error
                 raise
             self._batch_seconds = time.monotonic() - began
+            if self.flow.status.rows > before:
+                self.caution.brought_rows(self.settings.app(self.app).rows_per_batch_max)
+                # a query keeps the bound that it was started with
+                self._anew = self._anew or self._rows_read_max < self._rows_max()
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> bool:
         """Work until the app is to stop, or has drained; False if it is to go on with another query."""
@@ -359,8 +363,8 @@ class Driver:
             return
         self.caution.caught_up()
         log.info("all is caught up: no need to be careful any more")
-        # a query keeps the bound that it was started with; one that has ended has read all
-        self._anew = not self.drain and self._rows_read_max < self._rows_max()
+        # one query keeps its bound; a drain's that has ended has read all
+        self._anew = self._anew or (not self.drain and self._rows_read_max < self._rows_max())
 
     def _behind(self) -> bool:
         with self.lock:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JNetworkError
 
 from deltaworks.control import Heartbeat
 from deltaworks.engine import driver as driving
-from deltaworks.engine.caution import ROWS_MIN, Caution, caution_after, is_of_memory
+from deltaworks.engine.caution import BATCHES_TO_GROW, ROWS_MIN, Caution, caution_after, is_of_memory
 from deltaworks.engine.driver import Driver
 from deltaworks.errors import DeltaworksError, SourceError
 from deltaworks.settings import ROOT, AppSettings, Settings
@@ -242,6 +242,38 @@ def test_what_a_batch_brought_does_not_tell_that_all_is_caught_up(read: Read, le
     assert ends(read, Reading(*left))
     assert read.driver.caution.deaths == 3
     assert read.bounds == [3_125]
+
+
+def test_caution_ends_where_rows_come_faster_than_the_bound(read: Read) -> None:
+    """However many lives have ended: after ten batches with rows each query reads four times as much as the last."""
+    found = read.driver.caution = Caution(deaths=40, tables=TABLES)
+    while found.deaths:
+        read.start()
+        for rows in [1, 0] * (BATCHES_TO_GROW - 1):
+            read.batch(rows)
+        assert ends(read, Reading("7"))
+        read.batch(1)
+        assert ends(read, Reading("7")) == (not found.deaths)
+
+    assert read.bounds == [ROWS_MIN, 195, 781, 3_125, 12_500, 50_000]
+    assert read.status.rows == len(read.bounds) * BATCHES_TO_GROW
+    assert found.tables == frozenset(TABLES)
+
+
+def test_a_death_costs_what_its_life_had_won() -> None:
+    """Each life counts its own batches, and one that reads all there is has no more to win."""
+    full = 50_000
+    careful = Caution(deaths=3)
+    for _ in range(BATCHES_TO_GROW - 1):
+        careful.brought_rows(full)
+    assert careful.deaths == 3
+    careful.brought_rows(full)
+    assert careful.deaths == 2
+
+    small = Caution(deaths=3)
+    for _ in range(BATCHES_TO_GROW):
+        small.brought_rows(ROWS_MIN)
+    assert (small.deaths, small.rows_max(ROWS_MIN)) == (0, ROWS_MIN)
 
 
 def test_all_is_caught_up_where_there_is_nothing(read: Read) -> None:
