@@ -174,7 +174,10 @@ class Driver:
                 raise self.failure
             self.heart.explain_gaps(seconds_max=LAST_LOOK_SECONDS)
             with self.lock:
-                flow.settle()
+                try:
+                    flow.settle()
+                except LeadersMovedError as moved:  # the next driver begins to read anew in any case
+                    log.warning("gaps are booked later: %s", moved)
                 closing.look()
                 closing.announce()
             behind = outlets.finish(seconds_max=OUTLETS_SECONDS_MAX)
@@ -344,7 +347,11 @@ class Driver:
             if seen == self._batches_seen and self.flow.behind():
                 self.flow.turn(spark)
             self._lay_caution_down()
-            self.flow.settle(after_seconds=SETTLE_SECONDS)
+            try:
+                self.flow.settle(after_seconds=SETTLE_SECONDS)
+            except LeadersMovedError as error:
+                log.info("%s", error)
+                self._anew = True
             closing.look()
             until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
             # an order that waits for a table's turn would wait here in vain

@@ -67,7 +67,14 @@ from deltaworks.engine.writers.raw import RawWriter
 from deltaworks.engine.writers.stateful import StatefulWriter
 from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.engine.writers.writer import EVENT, Input, Turn, Writer
-from deltaworks.errors import CommandError, DeclarationError, DeltaworksError, LakeError, NoAnswerError
+from deltaworks.errors import (
+    CommandError,
+    DeclarationError,
+    DeltaworksError,
+    LakeError,
+    LeadersMovedError,
+    NoAnswerError,
+)
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
@@ -836,15 +843,20 @@ class Flow:
             raise DeclarationError(declared.name, finding, next_step) from error
 
     def settle(self, *, after_seconds: float = 0.0) -> None:
-        """Commit positions that are only remembered, if they are so old: now and then, and before a stop."""
+        """Commit positions that are only remembered, if they are so old: now and then, and before a stop.
+
+        Raises LeadersMovedError, when all else is done, if gaps cannot be booked before reading has begun anew.
+        """
         now = time.monotonic()
         if now - self._settled_at < after_seconds:
             return
         self._settled_at = now
-        committer = self._committer(None)
+        committer, moved = self._committer(None), None
         try:
             for raw in self.bronze:
                 raw.settle(committer)
+        except LeadersMovedError as error:
+            moved = error
         except NoAnswerError as error:  # the next driver asks again, if this one leaves
             log.warning("gaps are booked later: %s", error)
         for writer in self.writers:
@@ -857,6 +869,8 @@ class Flow:
             self.turns.tell()
         self.tend()
         self._tell()
+        if moved is not None:
+            raise moved
 
     def tend(self) -> None:
         """Give logs their checkpoints, and have very many small files put together in one table that is at work."""

@@ -14,6 +14,7 @@ from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
 from deltaworks.engine.flow import FlowStatus
+from deltaworks.engine.gaps import Stretch
 from deltaworks.errors import ControlError, LeadersMovedError
 from deltaworks.settings import ROOT, Settings
 from tests.flows import Log, take_arrow
@@ -235,6 +236,40 @@ def test_batch_under_another_leader_is_read_again_by_another_query(
     assert batches == ["first"]
     assert driver.failure is None
     assert driver.heart.state == "starting"
+
+
+def test_a_quiet_app_whose_leader_moved_reads_anew(
+    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its gaps would never be booked: no batch comes to find it. All else is settled, also at the end."""
+    monkeypatch.setattr(driving, "SETTLE_SECONDS", 0.0)
+    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+        driver: Any = Driver(app="changes", settings=settings.changed(project=ROOT / "tests" / "changes"))
+        with driver.store as store:
+            store.declare_apps(["changes"])
+            driver.ownership.take()
+            flow, log = driver._open(), Log()
+            flow.begin({"shop.changes": {"0": Edge(0, 10**9)}}, broker=None)
+            log.send([change("c", order(1), lsn=1)])  # none of this project's tables has orders
+            take_arrow(flow, log.batch())
+            silver = flow.inputs["silver.plain"].table
+
+            def moved(_: float) -> None:
+                raise LeadersMovedError("topic shop.changes partition 0", "has another leader", "It is read again")
+
+            bronze, nobody = flow.bronze[0], SimpleNamespace(close=lambda: None, finish=lambda **_: None)
+            bronze.explained.append(Stretch(topic="shop.changes", partition="0", first=1, upto=2, counts={"marker": 1}))
+            bronze.before_commit = moved
+            driver._between_batches(None, nothing_closes(), asks=False)
+            anew, failure = driver._anew, driver.failure
+            driver.heart.explain_gaps = lambda **_: None
+            driver._leave(flow, SimpleNamespace(look=lambda: None, announce=lambda: None), nobody)
+
+            silver.reopen()
+            assert silver.entry.position.batches == {"bronze.changes": 1}
+            assert (anew, failure) == (True, None)
+            assert len(bronze.explained) == 1
+            driver.ownership.give_back()
 
 
 def test_days_that_end_are_looked_for_while_nobody_else_has_the_tables(tmp_path: Path) -> None:
