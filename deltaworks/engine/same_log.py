@@ -101,6 +101,8 @@ class SameTopics:
             for partition, epoch in now.epochs.items():
                 if epoch != begun.get(partition):
                     finding = f"has another leader than when its reading began: {epoch}, not {begun.get(partition)}"
+                    if partition not in begun:
+                        finding = "is new: it was added after the reading of its topic began"
                     raise LeadersMovedError(f"topic {topic} partition {partition}", finding, "It is read again")
 
 
