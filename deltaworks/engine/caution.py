@@ -7,7 +7,7 @@ the ordinary way again; and where lives go on ending so, less is read from Kafka
 How the last life ended is in the control store, in the heartbeat of its owner: who ends in order says so last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -38,7 +38,7 @@ class Caution:
         Less those that batches have made up for. `tables`: those of which a batch has to come through first.
         """
         self.deaths = deaths
-        self.tables = frozenset(tables) if deaths else frozenset()
+        self.tables = frozenset(tables)
         self._batches = 0  # with rows, since as much is read at once as now
 
     def came_through(self, table: str) -> None:
@@ -60,9 +60,9 @@ class Caution:
         while self.deaths and self.rows_max(full) == before:  # a hundred deaths read no less at once than ten
             self.deaths -= 1
 
-    def caught_up(self) -> None:
-        """Nothing is left of what was in hand when the last owner died."""
-        self.deaths, self.tables = 0, frozenset()
+    def caught_up(self, *, suspended: Container[str] = ()) -> None:
+        """Nothing is left of what was in hand when the last owner died, but for tables that are suspended."""
+        self.deaths, self.tables = 0, frozenset(table for table in self.tables if table in suspended)
 
     def rows_max(self, full: int) -> int:
         """How many rows are read from a topic at once, where an ordinary life reads `full`."""
@@ -77,13 +77,15 @@ class Caution:
 def caution_after(last: Heartbeat | None, tables: Iterable[str]) -> Caution:
     """What the last heartbeat of an app asks of its next owner.
 
-    Who ends in order before it has caught up leaves what it knew: the batch is still there.
+    Who ends in order before it has caught up leaves what it knew: the batch is still there. So is that of a table that
+    was suspended, or failed for memory, which had caught up otherwise.
     """
     if last is None:
         return Caution()
     known = last.progress.get("careful") or {}
     ended = last.state == "stopped" or (last.state == "failed" and not last.progress.get("out_of_memory"))
-    return Caution(deaths=int(known.get("deaths", 0)) + (not ended), tables=tables)
+    deaths, left = int(known.get("deaths", 0)) + (not ended), known.get("tables", ())
+    return Caution(deaths=deaths, tables=[table for table in tables if deaths or table in left])
 
 
 def is_of_memory(error: BaseException | None) -> bool:

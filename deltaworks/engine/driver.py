@@ -368,7 +368,7 @@ class Driver:
         """Go on as ever once nothing is left of what the last owner had in hand; hold the lock."""
         if not self.caution.deaths or not self._took_all or self.flow.behind():
             return
-        self.caution.caught_up()
+        self.caution.caught_up(suspended=self.flow.suspended.tables)
         log.info("all is caught up: no need to be careful any more")
         # one query keeps its bound; a drain's that has ended has read all
         self._anew = self._anew or (not self.drain and self._rows_read_max < self._rows_max())

@@ -47,7 +47,6 @@ def last(state: Any, **progress: object) -> Heartbeat:
         (last("failed", out_of_memory=True, careful=KNOWN), 3),
         (last("stopped", careful=KNOWN), 2),
         (last("failed", careful=KNOWN), 2),
-        (last("stopped", careful={"deaths": 0, "tables": ["silver.notes"]}), 0),
     ],
 )
 def test_a_life_that_did_not_end_in_order_is_counted(heartbeat: Heartbeat | None, deaths: int) -> None:
@@ -57,6 +56,16 @@ def test_a_life_that_did_not_end_in_order_is_counted(heartbeat: Heartbeat | None
     assert found.deaths == deaths
     assert found.tables == (frozenset(TABLES) if deaths else frozenset())
     assert (found.told() is None) == (not deaths)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_a_table_that_waits_is_handed_on_where_all_else_is_caught_up(state: str) -> None:
+    """An orderly end takes no batch: what there was no memory for comes again. One that is declared no more is not."""
+    known = {"deaths": 0, "tables": ["silver.notes", "silver.gone"]}
+
+    found = caution_after(last(state, careful=known), TABLES)
+
+    assert found.told() == {"deaths": 0, "tables": ["silver.notes"]}
 
 
 def test_each_table_goes_the_ordinary_way_again_after_a_batch_and_slices_grow_when_all_is_caught_up() -> None:
@@ -276,6 +285,16 @@ def test_a_death_costs_what_its_life_had_won() -> None:
     assert (small.deaths, small.rows_max(ROWS_MIN)) == (0, ROWS_MIN)
 
 
+def test_a_table_that_is_suspended_is_not_caught_up(read: Read) -> None:
+    """Nobody is behind but one that waits for its next try, which is to be by Spark: the rest goes on as ever."""
+    read.start()
+    read.batch(1)
+    read.suspended.tables["silver.notes"] = "it has failed"
+
+    assert not ends(read, Reading("0"))
+    assert read.driver.caution.told() == {"deaths": 0, "tables": ["silver.notes"]}
+
+
 def test_all_is_caught_up_where_there_is_nothing(read: Read) -> None:
     """A stream that has looked, and waits, has had no batch to tell of."""
     read.start()
@@ -289,6 +308,7 @@ def test_all_is_caught_up_where_there_is_nothing(read: Read) -> None:
 def test_what_is_put_off_for_another_query_is_not_caught_up(read: Read) -> None:
     """The first query tells that it has taken it; nor does what one query has taken tell of the next."""
     read.start()
+    read.batch(1)
 
     class Moved(Reading):
         """Its last batch was under another leader, and is told as taken."""
