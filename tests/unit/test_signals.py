@@ -341,12 +341,17 @@ def test_a_connector_that_would_not_see_the_row_is_refused(shop: Settings, runni
     away = Settings.load(shop.project, environment=environment, data=shop.data)
     running.config = {**now, "database.port": str(nowhere)}
     source_away = refused(away)
+    running.config = now
+    (shop.secrets / "shop").write_text("another")
+    strange = refused(shop)
+    running.config = {**now, "database.port": str(nowhere)}
     environment["DELTAWORKS_PORT_CONNECT"] = str(nowhere)
     connect_away = refused(Settings.load(shop.project, environment=environment, data=shop.data))
 
     assert of_before == ('connector shop: signal.data.collection differ from the project\'s file. Run "deltaworks up".')
     assert failed == 'connector shop: is FAILED: the tables would wait. Run "deltaworks logs connect".'
     assert source_away == 'source: does not answer. Run "deltaworks up".'
+    assert strange == 'source: password authentication failed for user "shop". Run "deltaworks up".'
     assert connect_away == 'connect: does not answer. Run "deltaworks up".'
 
 
