@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often a
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
+MOVES_TOLD = 3  # from so many moves of leaders in a row on each is a warning
 LEFT = "maxOffsetsBehindLatest"  # of a topic's source, what a batch left of what there was when it was planned
 log = logging.getLogger("deltaworks.driver")
 
@@ -77,6 +79,7 @@ class Driver:
         self.stopping = False
         self.failure: BaseException | None = None  # of anything under the lock: from then on nothing is committed
         self._anew = False  # whether another query is to start: what this one reads stays out, and is read again
+        self._moves = 0  # so many times in a row a leader had moved when something was to be vouched for
         self._batch_seconds = 0.0  # what the last batch took
         self._rows_read_max = 0  # of a topic in a batch, as the query was started
         self._took_all = False  # whether this query has once taken all that Kafka had
@@ -247,7 +250,7 @@ class Driver:
         topics = SameTopics(broker, flow.topics)  # before the offsets: then those are of these, or of later ones
         starts = flow.begin(broker.edges(flow.topics), broker=broker)
         for bronze in flow.bronze:
-            bronze.before_commit = topics.check
+            bronze.before_commit = partial(self._vouch, topics)
         app = self.settings.app(self.app)
         self._rows_read_max = self._rows_max()
         stream = open_stream(
@@ -271,16 +274,33 @@ class Driver:
             try:
                 self.flow.micro_batch(batch)
             except LeadersMovedError as error:
-                log.info("%s", error)
-                self._anew = True
+                self._read_anew(error)
             except BaseException as error:  # a panic in delta-rs is no Exception
                 self.failure = error
                 raise
             self._batch_seconds = time.monotonic() - began
             if self.flow.status.rows > before:
                 self.caution.brought_rows(self.settings.app(self.app).rows_per_batch_max)
-                # a query keeps the bound that it was started with
-                self._anew = self._anew or self._rows_read_max < self._rows_max()
+                if self._rows_read_max < self._rows_max():
+                    self._anew = True  # a query keeps the bound that it was started with
+
+    def _vouch(self, topics: SameTopics, seconds_max: float) -> None:
+        """Raise what `SameTopics.check` does, or know that no leader has moved."""
+        topics.check(seconds_max)
+        self._moves = 0
+
+    def _read_anew(self, error: LeadersMovedError) -> None:
+        """Have another query begin where the ledger is; hold the lock."""
+        self._anew = True
+        self._moves += 1
+        if self._moves < MOVES_TOLD:  # each restart of a broker is one
+            log.info("%s", error)
+        else:
+            log.warning(
+                "%s. That was so %d times in a row, and nothing was committed: look what the brokers say of it",
+                error,
+                self._moves,
+            )
 
     def _loop(self, spark: SparkSession, query: StreamingQuery, closing: Closing) -> bool:
         """Work until the app is to stop, or has drained; False if it is to go on with another query."""
@@ -350,8 +370,7 @@ class Driver:
             try:
                 self.flow.settle(after_seconds=SETTLE_SECONDS)
             except LeadersMovedError as error:
-                log.info("%s", error)
-                self._anew = True
+                self._read_anew(error)
             closing.look()
             until = time.monotonic() + ORDERS_SHARE * self._batch_seconds
             # an order that waits for a table's turn would wait here in vain

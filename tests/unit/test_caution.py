@@ -16,6 +16,7 @@ from py4j.protocol import Py4JNetworkError
 
 from deltaworks.control import Heartbeat
 from deltaworks.engine import driver as driving
+from deltaworks.engine.broker import Identity
 from deltaworks.engine.caution import BATCHES_TO_GROW, ROWS_MIN, Caution, caution_after, is_of_memory
 from deltaworks.engine.driver import Driver
 from deltaworks.errors import DeltaworksError, SourceError
@@ -157,7 +158,8 @@ class Read:
         self.status = SimpleNamespace(batches=0, rows=0)
         self.behind = False
         self.suspended: Any = SimpleNamespace(tables={})
-        topics: Any = {"topics": ("notes",), "bronze": [SimpleNamespace()], "begin": lambda *_, **__: {}}
+        self.bronze, self.identities = SimpleNamespace(), dict[str, Identity]()
+        topics: Any = {"topics": ("notes",), "bronze": [self.bronze], "begin": lambda *_, **__: {}}
         flow: Any = SimpleNamespace(
             **topics, status=self.status, behind=lambda: self.behind, settle=lambda **_: None, turn=lambda _: None,
             micro_batch=self.take, suspended=self.suspended,
@@ -178,11 +180,12 @@ class Read:
 
     def start(self) -> None:
         """Begin to read, as the driver does."""
-        nobody: Any = SimpleNamespace(edges=lambda _: {}, identities=lambda *_, **__: {})
+        nobody: Any = SimpleNamespace(edges=lambda _: {}, identities=lambda *_, **__: self.identities)
         self.driver._start(nobody, self.driver.flow, nobody)
 
     def take(self, rows: int) -> None:
         """As the tables do: a batch is its number of rows here."""
+        self.bronze.before_commit(1.0)
         self.status.batches += 1
         self.status.rows += rows
 
@@ -357,3 +360,25 @@ def test_tables_that_are_behind_are_not_caught_up(read: Read, monkeypatch: pytes
             freed.set()
         working.result(timeout=30)
     assert read.driver.caution.deaths == 3
+
+
+def test_a_leader_that_flaps_is_told(read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    """Each restart of a broker moves leaders once or twice; from the third time in a row on it is a warning."""
+    caplog.set_level(logging.INFO, logger="deltaworks.driver")
+
+    def move() -> None:
+        read.start()
+        moved = read.identities["notes"].epochs["0"] + 1
+        read.identities = {"notes": Identity("one", {"0": moved})}
+        read.batch(1)
+
+    read.identities = {"notes": Identity("one", {"0": 1})}
+    for _ in range(4):
+        move()
+    read.start()
+    read.batch(1)
+    move()
+
+    told = [(one.levelname, "3 times in a row" in one.message) for one in caplog.records if "leader" in one.message]
+    assert told == [("INFO", False)] * 2 + [("WARNING", True), ("WARNING", False), ("INFO", False)]
+    assert read.status.rows == 1
