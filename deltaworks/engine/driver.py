@@ -132,11 +132,12 @@ class Driver:
         tables = (declared.name for declared in self.catalog.app(self.app))
         self.caution = self.heart.caution = caution_after(self.store.heartbeat(self.app), tables)
         if self.caution.deaths:
+            smaller = self._rows_max() < self.settings.app(self.app).rows_per_batch_max
             log.warning(
-                "lives that ended without a word or out of memory, in a row: %d. Each table takes a batch by Spark"
-                " first; of a topic at most %d rows are read at once until all is caught up",
+                "lives that ended without a word or out of memory, in a row: %d."
+                " Each table takes a batch by Spark first%s",
                 self.caution.deaths,
-                self._rows_max(),
+                f"; of a topic at most {self._rows_max()} rows are read at once at first" if smaller else "",
             )
 
     def _rows_max(self) -> int:

@@ -78,8 +78,10 @@ def _careful(progress: Mapping[str, Any]) -> str:
         return ""
     deaths, tables = int(known["deaths"]), list(known["tables"])
     why = f"lives that ended without a word or out of memory: {deaths}" if deaths else "there was no memory for a batch"
-    how = f"first a batch by Spark in {', '.join(tables)}" if tables else "small batches until all is caught up"
-    return f"careful ({why}): {how}"
+    parts = [f"first a batch by Spark in {', '.join(tables)}"] if tables else []
+    if deaths > 1:  # the first makes none smaller
+        parts.append("small batches until all is caught up")
+    return f"careful ({why}): {', and '.join(parts) or 'until all is caught up'}"
 
 
 def lag_rows(heartbeat: Heartbeat) -> int:

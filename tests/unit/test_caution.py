@@ -138,7 +138,9 @@ def test_a_driver_knows_how_the_one_before_it_ended(project: Settings, caplog: p
     assert [life.caution.deaths for life in lives] == [0, 0, 0]
     assert "by Spark" not in caplog.text
 
-    lives = [killed(project), lived(project, no_memory), killed(project), lived(project)]
+    lives = [killed(project), lived(project, no_memory)]
+    assert "in a row: 1. Each table takes a batch by Spark first\n" in caplog.text
+    lives += [killed(project), lived(project)]
     assert [life.caution.deaths for life in lives] == [0, 1, 2, 3]
     assert "in a row: 3. Each table takes a batch by Spark first; of a topic at most 3125 rows" in caplog.text
 
