@@ -284,6 +284,7 @@ class Driver:
                 self.caution.brought_rows(self.settings.app(self.app).rows_per_batch_max)
                 if self._rows_read_max < self._rows_max():
                     self._anew = True  # a query keeps the bound that it was started with
+                    log.info("batches came through: of a topic %d rows are read at once now", self._rows_max())
 
     def _vouch(self, topics: SameTopics, seconds_max: float) -> None:
         """Raise what `SameTopics.check` does, or know that no leader has moved."""

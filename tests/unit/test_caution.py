@@ -258,8 +258,9 @@ def test_what_a_batch_brought_does_not_tell_that_all_is_caught_up(read: Read, le
     assert read.bounds == [3_125]
 
 
-def test_caution_ends_where_rows_come_faster_than_the_bound(read: Read) -> None:
+def test_caution_ends_where_rows_come_faster_than_the_bound(read: Read, caplog: pytest.LogCaptureFixture) -> None:
     """However many lives have ended: after ten batches with rows each query reads four times as much as the last."""
+    caplog.set_level(logging.INFO, logger="deltaworks.driver")
     found = read.driver.caution = Caution(deaths=40, tables=TABLES)
     while found.deaths:
         read.start()
@@ -269,6 +270,7 @@ def test_caution_ends_where_rows_come_faster_than_the_bound(read: Read) -> None:
         read.batch(1)
         assert ends(read, Reading("7")) == (not found.deaths)
 
+    assert [one.args for one in caplog.records] == [(bound,) for bound in read.bounds[1:]]
     assert read.bounds == [ROWS_MIN, 195, 781, 3_125, 12_500, 50_000]
     assert read.status.rows == len(read.bounds) * BATCHES_TO_GROW
     assert found.tables == frozenset(TABLES)
