@@ -1,8 +1,11 @@
 """How carefully an owner goes: what follows a death must not die of the same batch in the same way (decision 59).
 
 What was in hand when the last owner died comes again first. If that died because there was no memory for it, the next
-one would too, and so on. So each table takes one batch by Spark, which has only a part of it in memory, before it goes
-the ordinary way again; and where lives go on ending so, less is read from Kafka at once until all is caught up.
+one would too, and so on. So where a life has said that there was none, or two in a row have ended without a word, each
+table takes one batch by Spark, which has only a part of it in memory, before it goes the ordinary way again; and where
+lives go on ending so, less is read from Kafka at once until all is caught up. After a single end without a word, a kill
+or a power cut as a rule, all goes the ordinary way: batches by Spark would make it some times as long until gold is
+fresh again.
 
 How the last life ended is in the control store, in the heartbeat of its owner: who ends in order says so last.
 """
@@ -83,14 +86,18 @@ def caution_after(last: Heartbeat | None, tables: Iterable[str]) -> Caution:
     if last is None:
         return Caution()
     known = last.progress.get("careful") or {}
-    ended = last.state == "stopped" or (last.state == "failed" and not last.progress.get("out_of_memory"))
+    no_memory = last.state == "failed" and bool(last.progress.get("out_of_memory"))
+    said = last.state == "stopped" or (last.state == "failed" and not last.progress.get("java_gone"))
+    ended = said and not no_memory
     deaths, left = int(known.get("deaths", 0)) + (not ended), known.get("tables", ())
-    return Caution(deaths=deaths, tables=[table for table in tables if deaths or table in left])
+    return Caution(deaths=deaths, tables=[table for table in tables if no_memory or deaths > 1 or table in left])
 
 
 def is_of_memory(error: BaseException | None) -> bool:
-    """Whether there was no memory, as far as an error can say: that the JVM is gone may be the kernel's doing."""
-    if error is None:
-        return False
-    # Java's is an OutOfMemoryError, a Python worker's stands in the text of what Spark raises for it
-    return isinstance(error, MemoryError | Py4JNetworkError | ConnectionError) or "MemoryError" in str(error)
+    """Whether an error says that there was no memory: Java's is an OutOfMemoryError, a worker's stands in the text."""
+    return error is not None and (isinstance(error, MemoryError) or "MemoryError" in str(error))
+
+
+def is_java_gone(error: BaseException | None) -> bool:
+    """Whether the JVM has ended under its driver: somebody killed it, or the kernel, which had no memory for it."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)

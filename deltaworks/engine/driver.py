@@ -131,7 +131,9 @@ class Driver:
         """Learn how the life before ended, before this one's first beat takes the place of its last."""
         tables = (declared.name for declared in self.catalog.app(self.app))
         self.caution = self.heart.caution = caution_after(self.store.heartbeat(self.app), tables)
-        if self.caution.deaths:
+        if self.caution.deaths == 1 and not self.caution.tables:
+            log.info("the life before ended without a word")
+        elif self.caution.deaths:
             smaller = self._rows_max() < self.settings.app(self.app).rows_per_batch_max
             log.warning(
                 "lives that ended without a word or out of memory, in a row: %d."

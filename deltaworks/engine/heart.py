@@ -15,7 +15,7 @@ from typing import Any
 from deltaworks.control.heartbeats import DriverState
 from deltaworks.engine import disk
 from deltaworks.engine.broker import Broker, Edge
-from deltaworks.engine.caution import Caution, is_of_memory
+from deltaworks.engine.caution import Caution, is_java_gone, is_of_memory
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.gaps import Examiner
 from deltaworks.engine.outlets.pusher import Outlets
@@ -61,7 +61,7 @@ class Heart:
         self.state: DriverState = "starting"
         self.error: str | None = None
         self.caution = Caution()
-        self._out_of_memory = False
+        self._died: dict[str, bool] = {}
         self.lost: LeaseLostError | DiskError | None = None
         self._flow: Flow | None = None
         self._outlets: Outlets | None = None
@@ -91,7 +91,7 @@ class Heart:
             return
         self._thread.join(timeout=30)
         self.error = None if error is None else f"{type(error).__name__}: {str(error)[:500]}"
-        self._out_of_memory = is_of_memory(error)
+        self._died = {"out_of_memory": is_of_memory(error), "java_gone": is_java_gone(error)}
         self.state = state
         self._beat()
 
@@ -117,8 +117,8 @@ class Heart:
             log.warning("%s", error)
 
     def _progress(self) -> dict[str, Any]:
-        known = {"careful": self.caution.told(), "out_of_memory": self._out_of_memory or None}
-        return self._work() | {name: value for name, value in known.items() if value is not None}
+        known = {"careful": self.caution.told(), **self._died}
+        return self._work() | {name: value for name, value in known.items() if value}
 
     def _work(self) -> dict[str, Any]:
         flow = self._flow

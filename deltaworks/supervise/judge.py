@@ -73,15 +73,15 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
 
 def _careful(progress: Mapping[str, Any]) -> str:
     """Why and how a driver goes carefully, in words (decision 59); empty where it does not."""
-    known = progress.get("careful")
-    if not known:
-        return ""
+    known = progress.get("careful") or {"deaths": 0, "tables": ()}
     deaths, tables = int(known["deaths"]), list(known["tables"])
+    if deaths <= 1 and not tables:  # one end without a word asks for nothing yet
+        return ""
     why = f"lives that ended without a word or out of memory: {deaths}" if deaths else "there was no memory for a batch"
     parts = [f"first a batch by Spark in {', '.join(tables)}"] if tables else []
     if deaths > 1:  # the first makes none smaller
         parts.append("small batches until all is caught up")
-    return f"careful ({why}): {', and '.join(parts) or 'until all is caught up'}"
+    return f"careful ({why}): {', and '.join(parts)}"
 
 
 def lag_rows(heartbeat: Heartbeat) -> int:

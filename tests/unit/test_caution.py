@@ -17,7 +17,7 @@ from py4j.protocol import Py4JNetworkError
 from deltaworks.control import Heartbeat
 from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Identity
-from deltaworks.engine.caution import BATCHES_TO_GROW, ROWS_MIN, Caution, caution_after, is_of_memory
+from deltaworks.engine.caution import BATCHES_TO_GROW, ROWS_MIN, Caution, caution_after, is_java_gone, is_of_memory
 from deltaworks.engine.driver import Driver
 from deltaworks.errors import DeltaworksError, SourceError
 from deltaworks.settings import ROOT, AppSettings, Settings
@@ -35,27 +35,33 @@ def last(state: Any, **progress: object) -> Heartbeat:
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "deaths"),
+    ("heartbeat", "deaths", "careful"),
     [
-        (None, 0),
-        (last("stopped"), 0),
-        (last("failed", error="the topic is another one"), 0),
-        (last("failed", error="MemoryError: ", out_of_memory=True), 1),
-        (last("starting"), 1),
-        (last("running"), 1),
-        (last("draining"), 1),
-        (last("running", careful=KNOWN), 3),
-        (last("failed", out_of_memory=True, careful=KNOWN), 3),
-        (last("stopped", careful=KNOWN), 2),
-        (last("failed", careful=KNOWN), 2),
+        (None, 0, False),
+        (last("stopped"), 0, False),
+        (last("failed", error="the topic is another one"), 0, False),
+        (last("failed", error="MemoryError: ", out_of_memory=True), 1, True),
+        (last("failed", error="Py4JNetworkError: ", java_gone=True), 1, False),
+        (last("failed", java_gone=True, careful={"deaths": 1, "tables": []}), 2, True),
+        (last("starting"), 1, False),
+        (last("running"), 1, False),
+        (last("draining"), 1, False),
+        (last("running", careful={"deaths": 1, "tables": []}), 2, True),
+        (last("stopped", careful={"deaths": 1, "tables": []}), 1, False),
+        (last("running", careful=KNOWN), 3, True),
+        (last("failed", out_of_memory=True, careful=KNOWN), 3, True),
+        (last("stopped", careful=KNOWN), 2, True),
+        (last("failed", careful=KNOWN), 2, True),
     ],
 )
-def test_a_life_that_did_not_end_in_order_is_counted(heartbeat: Heartbeat | None, deaths: int) -> None:
-    """Who ends in order before all is caught up hands on what it knew."""
+def test_a_life_that_did_not_end_in_order_is_counted(
+    heartbeat: Heartbeat | None, deaths: int, *, careful: bool
+) -> None:
+    """Who ends in order before all is caught up hands on what it knew. One end without a word asks for nothing yet."""
     found = caution_after(heartbeat, TABLES)
 
     assert found.deaths == deaths
-    assert found.tables == (frozenset(TABLES) if deaths else frozenset())
+    assert found.tables == (frozenset(TABLES) if careful else frozenset())
     assert (found.told() is None) == (not deaths)
 
 
@@ -84,15 +90,16 @@ def test_each_table_goes_the_ordinary_way_again_after_a_batch_and_slices_grow_wh
 
 
 def test_errors_of_memory_are_known() -> None:
-    """Python's, Arrow's, a worker's in Spark's text; a JVM that is gone; not what rows or brokers raise."""
+    """Python's, Arrow's, a worker's in Spark's text; a JVM that is gone may be; not what rows or brokers raise."""
     with pytest.raises(MemoryError) as arrow:
         pa.allocate_buffer(2**60)
     worker = RuntimeError("Job aborted: MemoryError: ")
 
     gone = [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()]
-    assert all(is_of_memory(error) for error in (arrow.value, MemoryError(), worker, *gone))
+    assert all(is_of_memory(error) for error in (arrow.value, MemoryError(), worker))
+    assert [(is_of_memory(error), is_java_gone(error)) for error in gone] == [(False, True)] * 2
     others = [None, ValueError("too long"), SourceError("topic t", "is gone", "Make it"), TimeoutError()]
-    assert not any(is_of_memory(error) for error in others)
+    assert not any(is_of_memory(error) or is_java_gone(error) for error in others)
 
 
 @pytest.fixture
@@ -125,7 +132,7 @@ def killed(settings: Settings) -> Driver:
 
 
 def test_a_driver_knows_how_the_one_before_it_ended(project: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    """Killed, out of memory, killed: it is told, and goes on until one has caught up; not after an orderly end."""
+    """Out of memory after a kill, killed: it is told, and goes on until one has caught up; not after an orderly end."""
 
     def no_memory() -> None:
         raise MemoryError
@@ -139,7 +146,7 @@ def test_a_driver_knows_how_the_one_before_it_ended(project: Settings, caplog: p
     assert "by Spark" not in caplog.text
 
     lives = [killed(project), lived(project, no_memory)]
-    assert "in a row: 1. Each table takes a batch by Spark first\n" in caplog.text
+    assert "by Spark" not in caplog.text
     lives += [killed(project), lived(project)]
     assert [life.caution.deaths for life in lives] == [0, 1, 2, 3]
     assert "in a row: 3. Each table takes a batch by Spark first; of a topic at most 3125 rows" in caplog.text
