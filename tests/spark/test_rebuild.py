@@ -369,7 +369,7 @@ def test_states_that_hold_from_another_time_are_rebuilt(spark: SparkSession, tmp
     owner.turn()
 
     assert list(aside) == [MEMBERS]
-    assert "its rows are placed by told_at, declared is by changed_at" in aside[MEMBERS].error
+    assert "its rows are placed by told_at, its arrival, declared is by changed_at" in aside[MEMBERS].error
     assert not owner.flow.suspended.tables
     assert held(owner) == held_by_definition(batches)
     assert owner.verdicts() == {"ok"}
