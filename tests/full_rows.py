@@ -89,7 +89,7 @@ class FullRows:
 
 
 def lived(chance: Random, changes: int, *, keyed: bool) -> FullRows:
-    """The table after some changes of few keys, which rows give to each other."""
+    """The table after some changes of few keys, which rows give to each other; it is not empty then."""
     table = FullRows(keyed=keyed)
     for count in range(changes):
         roll, number = chance.random(), chance.choice([*table.rows, 0])
@@ -105,6 +105,8 @@ def lived(chance: Random, changes: int, *, keyed: bool) -> FullRows:
             table.update(number, place=f"{float(table.rows[number]['place']):.2f}")
         elif number:
             table.update(number, count=count)
+    if not table.rows:
+        table.insert(**table.free(chance), count=changes)
     return table
 
 
