@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from deltaworks.settings import Settings
 from tests.arrow_flows import ArrowOwner
-from tests.flows import START, Log, Owner, Record
+from tests.flows import START, Crash, Log, Owner, Record
 from tests.tiny_project import Project
 
 T = TypeVar("T")
@@ -31,6 +31,29 @@ def take(owner: ArrowOwner, log: Log, *records: Record) -> None:
     """One batch."""
     log.send(records)
     owner.take(log.batch())
+
+
+def through_deaths(
+    folder: Path, batches: list[list[Record]], owned: Callable[[Path], ArrowOwner]
+) -> Iterator[tuple[ArrowOwner, ArrowOwner, str]]:
+    """For each commit an owner that died before it and took all at last, one that lived, and which commit it was."""
+    calm, log = owned(folder / "calm"), Log()
+    opened = calm.commits
+    for batch in batches:
+        take(calm, log, *batch)
+    for crash_at in range(opened, calm.commits):
+        owner, log = owned(folder / str(crash_at)), Log()
+        owner.crash_at = crash_at
+        for batch in batches:
+            log.send(batch)
+            try:
+                owner.take(log.batch())
+            except Crash:
+                owner.crash_at = -1
+                owner.start()
+                owner.catch_up(log)
+        assert owner.crash_at == -1
+        yield owner, calm, f"died before commit {crash_at}"
 
 
 def cities(owner: ArrowOwner) -> dict[int, str]:

@@ -15,15 +15,15 @@ from rich.text import Text
 _ENDLESS = 10_000_000
 
 
-def printer(console: Console) -> Console:
+def unfolded(console: Console) -> Console:
     """A terminal has a width; a file or a pipe has none, so nothing is folded there, unless COLUMNS gives it one."""
     if not console.is_terminal:
         console.width = shutil.get_terminal_size((_ENDLESS, 0)).columns
     return console
 
 
-out = printer(Console(highlight=False))
-err = printer(Console(stderr=True, highlight=False))
+out = unfolded(Console(highlight=False))
+err = unfolded(Console(stderr=True, highlight=False))
 _WORD_MAX = 40  # longer words fold anywhere
 _HEADER_MIN = 5  # of a column of numbers, where there is little room
 _GAP = 2

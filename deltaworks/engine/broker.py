@@ -28,12 +28,8 @@ _NO_ID = str(Uuid(0, 0))  # what a broker says that gives topics none
 # What is said of a partition whose leader has gone, or come, since its topic was described: that is asked again.
 # A leader is asked by its epoch, so one that has just been replaced, or does not know yet that it leads, says no more.
 _JUST_MOVED = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001  # its public name
-    KafkaError._NOENT,  # noqa: SLF001  # its public name
-}
+    "UNKNOWN_TOPIC_OR_PART", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_UNKNOWN_PARTITION", "_NOENT"
+}  # fmt: skip
 Span = tuple[str, str, int, int]
 """Topic, partition, first and next offset."""
 
@@ -269,7 +265,7 @@ class Broker:
 
     def _epochs(self, topics: Mapping[str, TopicDescription], seconds: float) -> dict[str, dict[str, int]]:
         """The leaders' own answer, partition by partition: others may hear late of a new one."""
-        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's
+        end = OffsetSpec.latest()
         asked = dict[TopicPartition, OffsetSpec]()
         for topic, known in topics.items():
             for one in known.partitions:
@@ -281,7 +277,7 @@ class Broker:
             for place, answer in (self._admin.list_offsets(asked, request_timeout=seconds) if asked else {}).items():
                 found[place.topic][str(place.partition)] = answer.result().leader_epoch
         except KafkaException as error:
-            if error.args[0].code() not in _JUST_MOVED:
+            if error.args[0].name() not in _JUST_MOVED:
                 raise
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, error.args[0].str())) from None
         return found

@@ -36,9 +36,9 @@ class Caution:
     """How an owner goes, from what it knows of the life before. One thread changes it, any may read."""
 
     def __init__(self, *, deaths: int = 0, tables: Iterable[str] = ()) -> None:
-        """`deaths`: so many lives have ended without a word, or out of memory, since all was caught up.
+        """`deaths`: so many lives in a row have ended without a word, or out of memory, and are not made up for yet.
 
-        Less those that batches have made up for. `tables`: those of which a batch has to come through first.
+        `tables`: those of which a batch by Spark has to come through first.
         """
         self.deaths = deaths
         self.tables = frozenset(tables)

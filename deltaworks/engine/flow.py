@@ -26,6 +26,7 @@ from deltaworks.engine.commit import Committer, Guard
 from deltaworks.engine.entry import Counts, Entry, Offsets, Position, ahead
 from deltaworks.engine.expiry import days_ahead, expire, expires, first_kept, kept_from
 from deltaworks.engine.feed import let_go
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.log import read_log
 from deltaworks.engine.maintenance import FILES_MIN, SIZES, SmallFiles
@@ -249,9 +250,8 @@ class Flow:
         )
 
     def _owned(self, name: str, schema: pa.Schema, **how: Any) -> OwnedTable:
-        layer, table = name.split(".", 1)
         entry = Entry(kind="create", app=self.app, epoch=self.epoch)
-        path = self.settings.lake / layer / table
+        path = folder_of(name, self.settings.lake)
         return OwnedTable(name=name, path=path, schema=schema, entry=entry, replaceable=True, **how)
 
     def _late(self, declared: Declared) -> OwnedTable | None:

@@ -61,7 +61,7 @@ class Heart:
         self.state: DriverState = "starting"
         self.error: str | None = None
         self.caution = Caution()
-        self._died: dict[str, bool] = {}
+        self._died_of: dict[str, bool] = {}  # what the next life asks of this one's end
         self.lost: LeaseLostError | DiskError | None = None
         self._flow: Flow | None = None
         self._outlets: Outlets | None = None
@@ -91,7 +91,7 @@ class Heart:
             return
         self._thread.join(timeout=30)
         self.error = None if error is None else f"{type(error).__name__}: {str(error)[:500]}"
-        self._died = {"out_of_memory": is_of_memory(error), "java_gone": is_java_gone(error)}
+        self._died_of = {"out_of_memory": is_of_memory(error), "java_gone": is_java_gone(error)}
         self.state = state
         self._beat()
 
@@ -117,7 +117,7 @@ class Heart:
             log.warning("%s", error)
 
     def _progress(self) -> dict[str, Any]:
-        known = {"careful": self.caution.told(), **self._died}
+        known = {"careful": self.caution.told(), **self._died_of}
         return self._work() | {name: value for name, value in known.items() if value}
 
     def _work(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.behind import Behind, behind
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.entry import Entry
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.gaps import Gap, Witness, explain, rows_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.engine.log import Logged
@@ -148,8 +149,7 @@ class Ledger:
             yield from (f"{name}__{side}" for side in SIDES)
 
     def _path(self, name: str) -> Path:
-        layer, table = name.split(".", 1)
-        return self.lake / layer / table
+        return folder_of(name, self.lake)
 
     def _lines(self, declared: Declared, edges: Mapping[str, Mapping[str, Edge]]) -> Iterator[Line]:
         standing = self._standing.get(declared.name)

@@ -222,8 +222,7 @@ class _Compared:
 
     def __init__(self, catalog: Catalog, streamed: ds.Dataset, anew: Path, cut: Cut) -> None:
         self.catalog, self.declared, self.anew = catalog, catalog[cut.table], anew
-        path = cut.table.replace(".", "/", 1)
-        self.recomputed = dataset_of(deltalake.DeltaTable(str(anew / path)))
+        self.recomputed = dataset_of(deltalake.DeltaTable(str(folder_of(cut.table, anew))))
         self.connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(anew.parent)})
         self.connection.execute("set disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")  # see the checker's
         self.connection.register("streamed", streamed)

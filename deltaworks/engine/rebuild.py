@@ -40,12 +40,12 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     """
     refuse(table, catalog)
     names = with_those_above(catalog, table)
-    before = {name: Held(name, path) for name in names if DeltaTable.is_deltatable(str(path := _path(lake, name)))}
+    before = {name: Held(name, path) for name in names if DeltaTable.is_deltatable(str(path := folder_of(name, lake)))}
     entries = {name: Entry(kind="create", app="", epoch=0) for name in names}
     entries |= {name: one.entry for name, one in before.items()}
     patches = versions_in(lake, names)  # before they are read
     inputs = dict.fromkeys(source for name in names for source in catalog[name].inputs if source not in names)
-    held = {name: Held(name, _path(lake, name)) for name in inputs}
+    held = {name: Held(name, folder_of(name, lake)) for name in inputs}
     bronze = [name for name in inputs if isinstance(catalog[name].table.kept_as, Raw)]
     for name in bronze:
         link_table(held[name], anew.lake)
@@ -89,10 +89,6 @@ def stage(table: str, *, catalog: Catalog, lake: Path, spark: SparkSession, anew
     )
     staged.write(anew.data)
     return staged
-
-
-def _path(lake: Path, name: str) -> Path:
-    return folder_of(name, lake)
 
 
 def _seed(flow: Flow, held: Held, spark: SparkSession, committer: Committer) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry, retry_if_result, stop_after_delay, wait_fixed
 
 from deltaworks.errors import StackError
 from deltaworks.local import connect
@@ -205,13 +205,19 @@ def wait_over(settings: Settings, asked: Asked) -> None:
     """Return when it is `over`. Raises StackError if the connector stands still, or is not there for a minute."""
     name, _, _ = connect.answering(settings)
     waits, seen = "what it was asked for waits, and is read when it goes on", time.monotonic()
-    while not over(settings, asked):
+
+    def is_over() -> bool:
+        nonlocal seen
+        if over(settings, asked):
+            return True
         if states := connect.states(settings, name):
             seen = time.monotonic()
         elif time.monotonic() - seen > _AWAY_SECONDS_MAX:
             raise StackError(f"connector {name}", f"is away: {waits}", 'Run "deltaworks up"')
         _refuse_idle(name, states, waits)
-        time.sleep(_POLL_SECONDS)
+        return False
+
+    Retrying(retry=retry_if_result(lambda found: not found), wait=wait_fixed(_POLL_SECONDS))(is_over)
 
 
 @retry(

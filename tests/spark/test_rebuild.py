@@ -310,6 +310,23 @@ def test_a_table_whose_columns_were_changed_is_rebuilt(spark: SparkSession, tmp_
         }
 
 
+def suspended_then_rebuilt(
+    before: Owner, log: Log, batches: list[list[Record]], only: tuple[str, ...]
+) -> tuple[Owner, str]:
+    """The next owner, which has suspended the members, taken these batches and published a rebuild; and why it had."""
+    owner = Owner(before.spark, before.settings, "tiny", only=only, epoch=before.epoch, suspends=True)
+    for batch in batches:
+        log.send(batch)
+        owner.flow.micro_batch(before.spark.createDataFrame(log.batch()))
+    aside = dict(owner.flow.suspended.tables)
+    staged(owner, MEMBERS)
+    carry_out(owner, command("publish", MEMBERS, folder="one"))
+    owner.turn()
+    assert list(aside) == [MEMBERS]
+    assert not owner.flow.suspended.tables
+    return owner, aside[MEMBERS].error
+
+
 def test_states_that_are_to_be_placed_otherwise_are_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
     """`by=` came later: until then the table is suspended and says so; then it is as if it had always been there."""
     chance = seeded()
@@ -324,18 +341,9 @@ def test_states_that_are_to_be_placed_otherwise_are_rebuilt(spark: SparkSession,
     fed(owner, log, batches[:2])
     declared.write_text(text)
 
-    owner = Owner(spark, settings, "tiny", only=only, epoch=owner.epoch, suspends=True)
-    for batch in batches[2:]:
-        log.send(batch)
-        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
-    aside = dict(owner.flow.suspended.tables)
-    staged(owner, MEMBERS)
-    carry_out(owner, command("publish", MEMBERS, folder="one"))
-    owner.turn()
+    owner, error = suspended_then_rebuilt(owner, log, batches[2:], only)
 
-    assert list(aside) == [MEMBERS]
-    assert "its rows are placed by its arrival, declared is by revision" in aside[MEMBERS].error
-    assert not owner.flow.suspended.tables
+    assert "its rows are placed by its arrival, declared is by revision" in error
     for table in only:
         assert owner.rows(table) == calm.rows(table)
     assert {row["member_id"]: row["city"] for row in owner.rows(MEMBERS)} == highest_by_definition(batches)
@@ -359,18 +367,9 @@ def test_states_that_hold_from_another_time_are_rebuilt(spark: SparkSession, tmp
     fed(owner, log, batches[:2])
     declared.write_text(text)
 
-    owner = Owner(spark, settings, "tiny", only=only, epoch=owner.epoch, suspends=True)
-    for batch in batches[2:]:
-        log.send(batch)
-        owner.flow.micro_batch(spark.createDataFrame(log.batch()))
-    aside = dict(owner.flow.suspended.tables)
-    staged(owner, MEMBERS)
-    carry_out(owner, command("publish", MEMBERS, folder="one"))
-    owner.turn()
+    owner, error = suspended_then_rebuilt(owner, log, batches[2:], only)
 
-    assert list(aside) == [MEMBERS]
-    assert "its rows are placed by told_at, its arrival, declared is by changed_at" in aside[MEMBERS].error
-    assert not owner.flow.suspended.tables
+    assert "its rows are placed by told_at, its arrival, declared is by changed_at" in error
     assert held(owner) == held_by_definition(batches)
     assert owner.verdicts() == {"ok"}
     anew = settings.changed(data=tmp_path / "anew")

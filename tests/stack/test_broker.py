@@ -149,7 +149,7 @@ def unfinished(settings: Settings) -> list[TopicPartition]:
     admin = kafka.admin_client(settings)
 
     def ends(level: IsolationLevel) -> dict[TopicPartition, int]:
-        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's
+        end = OffsetSpec.latest()
         asked = admin.list_offsets(dict.fromkeys(EVERY, end), isolation_level=level)
         return {one: answer.result().offset for one, answer in asked.items()}
 

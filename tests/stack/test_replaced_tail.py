@@ -1,6 +1,5 @@
 """Three brokers: a topic whose end is replaced under a driver at work is refused; one that keeps it is read on."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -8,23 +7,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from deltaworks.analyst import connect
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.same_log import SameTopics
 from deltaworks.errors import NoAnswerError, SourceError
 from deltaworks.local import kafka
 from deltaworks.settings import Settings
-from tests.flows import START
+from tests.notes import NOTES, ask, send
 from tests.running_driver import at_work
 from tests.running_stack import running_stack, wait_until
 from tests.three_brokers import OneBroker, three_brokers
 from tests.tiny_project import Project
 
 MANY, SECONDS_MAX = 40, 240
-NOTES = "select words, count(*) from silver.notes group by all order by all"
 LETTERS = "select count(*) from bronze.letters"
 EXPECTED = 3  # an error that is told in a line
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
@@ -58,22 +55,6 @@ def led(settings: Settings) -> set[tuple[int, int]]:
         found = kafka.admin_client(settings).list_topics("notes", timeout=10).topics["notes"].partitions
         return {(one.leader, len(one.isrs)) for one in found.values()}
     return set()
-
-
-def send(settings: Settings, first: int, count: int, *, words: int) -> None:
-    """Send numbered notes."""
-    producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
-    at = int(START.timestamp() * 1000)
-    for number in range(first, first + count):
-        note = {"note_id": f"n{number}", "written_at": at + number, "member_id": 1, "words": words}
-        producer.produce("notes", json.dumps(note), key=str(number))
-    assert producer.flush(30) == 0
-
-
-def ask(settings: Settings, query: str) -> list[tuple[object, ...]]:
-    """An analyst's question."""
-    with connect(settings.lake) as lake:
-        return [tuple(row) for row in lake.sql(query).rows]
 
 
 def test_replaced_tail_is_refused_and_one_that_another_leader_has_is_read_on(

@@ -12,10 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deltaworks.analyst import connect
 from deltaworks.local.stack import up
 from deltaworks.settings import ROOT, Settings
-from tests.flows import START
+from tests.notes import NOTES, ask, send
 from tests.running_driver import at_work
 from tests.running_stack import part, running_stack, wait_until
 from tests.tiny_project import Project
@@ -23,7 +22,6 @@ from tests.tiny_project import Project
 SECONDS_MAX = 240
 LONG_AFTER = 4_070_908_800_000  # milliseconds since 1970: 2099 begins
 MANY = 40
-NOTES = "select words, count(*) from silver.notes group by all order by all"
 EXPECTED = 3  # an error that is told in a line
 
 
@@ -32,16 +30,6 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
     """Give a broker and a control store for the tiny project."""
     with running_stack(parts=("control", "kafka"), project=Project(tmp_path / "project").folder) as settings:
         yield settings
-
-
-def send(settings: Settings, first: int, count: int, *, words: int) -> None:
-    """Send numbered notes."""
-    producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
-    at = int(START.timestamp() * 1000)
-    for number in range(first, first + count):
-        note = {"note_id": f"n{number}", "written_at": at + number, "member_id": 1, "words": words}
-        producer.produce("notes", json.dumps(note), key=str(number))
-    assert producer.flush(30) == 0
 
 
 def make_anew(settings: Settings, records: Iterable[Message] = ()) -> None:
@@ -67,12 +55,6 @@ def records(settings: Settings) -> list[Message]:
     reader.close()
     assert [record.error() for record in found] == [None] * MANY
     return found
-
-
-def ask(settings: Settings, query: str) -> list[tuple[object, ...]]:
-    """An analyst's question."""
-    with connect(settings.lake) as lake:
-        return [tuple(row) for row in lake.sql(query).rows]
 
 
 def call(settings: Settings, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -83,7 +83,7 @@ def test_wide_text_is_folded_on_a_terminal_only(sql: Sql, monkeypatch: pytest.Mo
     """A pipe gets whole lines, a terminal gets none that is longer than it is wide."""
     query = "select 1234567890 as id, repeat('word ', 20) as text"
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(show, "out", show.printer(Console(highlight=False)))
+    monkeypatch.setattr(show, "out", show.unfolded(Console(highlight=False)))
     piped = sql(query)
     screen = on_terminal(monkeypatch, width=40)
     sql(query)

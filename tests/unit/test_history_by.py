@@ -19,7 +19,7 @@ from deltaworks.errors import LakeError
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import replay
 from tests.chance import seeded
-from tests.flows import START, Crash, Log, Record
+from tests.flows import START, Log, Record
 from tests.intruder import Intruder
 from tests.patching import patch
 from tests.states import (
@@ -34,6 +34,7 @@ from tests.states import (
     member,
     moved,
     take,
+    through_deaths,
 )
 
 TABLE = "tables/silver/members/table.py"
@@ -296,27 +297,12 @@ def test_a_death_before_any_commit_changes_nothing(tmp_path: Path) -> None:
     """Ends are remembered before the table is committed: what a crash leaves there comes again, once."""
     chance = seeded()
     batches = in_parts(chance, changes(chance, 24), cuts=2)
-    calm, log = owned(tmp_path / "calm"), Log()
-    opened = calm.commits
-    for batch in batches:
-        take(calm, log, *batch)
-    commits = calm.commits
-    assert commits - opened >= 6
-
-    for crash_at in range(opened, commits):
-        owner, log = owned(tmp_path / str(crash_at)), Log()
-        owner.crash_at = crash_at
-        for batch in batches:
-            log.send(batch)
-            try:
-                owner.take(log.batch())
-            except Crash:
-                owner.crash_at = -1
-                owner.start()
-                owner.catch_up(log)
-        assert owner.crash_at == -1
-        assert kept(owner) == kept(calm), f"died before commit {crash_at}"
-        assert counted(owner) == counted(calm), f"died before commit {crash_at}"
+    died = 0
+    for owner, calm, which in through_deaths(tmp_path, batches, owned):
+        assert kept(owner) == kept(calm), which
+        assert counted(owner) == counted(calm), which
+        died += 1
+    assert died >= 6
 
 
 def test_times_of_another_column_are_not_gone_on_with(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_nothing_is_folded_in_a_pipe_that_has_no_width(
         monkeypatch.setenv("COLUMNS", columns)
     written = StringIO()
     monkeypatch.setattr(os, "get_terminal_size", no_terminal)
-    monkeypatch.setattr(show, "out", show.printer(Console(file=written, highlight=False)))
+    monkeypatch.setattr(show, "out", show.unfolded(Console(file=written, highlight=False)))
     verdict = "behind 12 of what it reads: " + " a word" * 12
     row = {"table": "gold.page_views_per_minute", "rows": 12, "verdict": verdict}
 

@@ -20,10 +20,10 @@ from deltaworks.words import changelog
 from tests.arrow_flows import ArrowOwner
 from tests.broken_rules import Shop, replay
 from tests.chance import seeded
-from tests.flows import BY_ARROW, Crash, Log, Record
+from tests.flows import BY_ARROW, Log, Record
 from tests.patching import patch
 from tests.shop_rows import change, order
-from tests.states import MEMBERS, a_topic, by_definition, cities, counted, in_parts, member, moved, take
+from tests.states import MEMBERS, a_topic, by_definition, cities, counted, in_parts, member, moved, take, through_deaths
 from tests.tiny_project import TINY
 
 
@@ -62,26 +62,12 @@ def test_a_deletion_that_names_no_row_is_set_aside(tmp_path: Path) -> None:
 def test_a_death_before_any_commit_loses_no_deletion(tmp_path: Path) -> None:
     """What is remembered of it beside the table is undone with the table's own batch, and comes again."""
     batches = [[member(1, "Bath"), member(2, "Cork")], [member(1), member(2, "Graz")], [member(2), member(1, "Linz")]]
-    calm, log = owned(tmp_path / "calm"), Log()
-    opened = calm.commits
-    for batch in batches:
-        take(calm, log, *batch)
-    assert calm.commits - opened == 8  # three batches: bronze and table, and two deletions beside it
-
-    for crash_at in range(opened, calm.commits):
-        owner, log = owned(tmp_path / str(crash_at)), Log()
-        owner.crash_at = crash_at
-        for batch in batches:
-            log.send(batch)
-            try:
-                owner.take(log.batch())
-            except Crash:
-                owner.crash_at = -1
-                owner.start()
-                owner.catch_up(log)
-        assert owner.crash_at == -1
-        assert cities(owner) == {1: "Linz"}, f"died before commit {crash_at}"
-        assert counted(owner) == (6, 0, 0), f"died before commit {crash_at}"
+    died = 0
+    for owner, _, which in through_deaths(tmp_path, batches, owned):
+        assert cities(owner) == {1: "Linz"}, which
+        assert counted(owner) == (6, 0, 0), which
+        died += 1
+    assert died == 8  # three batches: bronze and table, and two deletions beside it
 
 
 def told(owner: ArrowOwner) -> list[Record]:

@@ -15,7 +15,7 @@ from deltaworks.words import json as reads_json
 from tests.arrow_flows import ArrowOwner
 from tests.bronze_rows import bronze
 from tests.chance import seeded
-from tests.flows import Crash, Log
+from tests.flows import Log
 from tests.states import (
     MEMBERS,
     cities,
@@ -27,6 +27,7 @@ from tests.states import (
     revised,
     revisions,
     take,
+    through_deaths,
 )
 
 
@@ -142,27 +143,12 @@ def test_a_death_before_any_commit_changes_nothing(tmp_path: Path) -> None:
     """Deletions are remembered before the table is committed: what a crash leaves there comes again."""
     chance = seeded()
     batches = in_parts(chance, revisions(chance, 20), cuts=2)
-    calm, log = owned(tmp_path / "calm"), Log()
-    opened = calm.commits
-    for batch in batches:
-        take(calm, log, *batch)
-    commits = calm.commits
-    assert commits - opened >= 6
-
-    for crash_at in range(opened, commits):
-        owner, log = owned(tmp_path / str(crash_at)), Log()
-        owner.crash_at = crash_at
-        for batch in batches:
-            log.send(batch)
-            try:
-                owner.take(log.batch())
-            except Crash:
-                owner.crash_at = -1
-                owner.start()
-                owner.catch_up(log)
-        assert owner.crash_at == -1
-        assert places(owner) == places(calm), f"died before commit {crash_at}"
-        assert counted(owner) == counted(calm), f"died before commit {crash_at}"
+    died = 0
+    for owner, calm, which in through_deaths(tmp_path, batches, owned):
+        assert places(owner) == places(calm), which
+        assert counted(owner) == counted(calm), which
+        died += 1
+    assert died >= 6
 
 
 @pytest.mark.parametrize(

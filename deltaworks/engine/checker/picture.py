@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from deltaworks.catalog import Catalog, Declared
 from deltaworks.engine.datasets import dataset_of
 from deltaworks.engine.entry import Entry
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import Commit, logged_backwards
 from deltaworks.engine.log import opens_from, whole_from
 from deltaworks.engine.past import opened
@@ -103,11 +104,11 @@ class Picture:
         self.catalog, self.lake = catalog, lake
         self.tables: dict[str, Held] = {}
         for declared in reversed(list(catalog.tables.values())):
-            layer, name = declared.name.split(".", 1)
-            beside = (lake / layer).glob(f"{name}__*")
-            for path in (lake / layer / name, *sorted(beside)):
+            folder = folder_of(declared.name, lake)
+            for path in (folder, *sorted(folder.parent.glob(f"{folder.name}__*"))):
                 if deltalake.DeltaTable.is_deltatable(str(path)):
-                    self.tables[f"{layer}.{path.name}"] = Held(f"{layer}.{path.name}", path)
+                    name = f"{path.parent.name}.{path.name}"
+                    self.tables[name] = Held(name, path)
         self._scratch = tempfile.TemporaryDirectory(prefix="deltaworks-checker-")
         config: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": self._scratch.name}
         self.connection = duckdb.connect(config=config)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from deltaworks.catalog import Declared
 from deltaworks.engine import disk
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.log import read_log
 from deltaworks.engine.outlets.feed import Feed
 from deltaworks.engine.outlets.publishing import Publishing
@@ -154,8 +155,7 @@ class Outlets:
 
 
 def _lines(declared: Declared, settings: Settings) -> Iterable[_Line]:
-    layer, table = declared.name.split(".", 1)
-    path = settings.lake / layer / table
+    path = folder_of(declared.name, settings.lake)
     if declared.table.serves is not None:
         feed = Feed(declared, path, bytes_max=settings.arrow_bytes_max)
         yield _Line(Serving(declared, feed, dsn=settings.serving_dsn()))

@@ -7,14 +7,12 @@ States by JSON are placed by the time that they say themselves (`by=`), of each 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
@@ -24,7 +22,6 @@ from deltaworks.engine.datasets import ds
 from deltaworks.engine.entry import Counts
 from deltaworks.engine.lake import OwnedTable
 from deltaworks.engine.schemas import arrow_schema, spark_schema
-from deltaworks.engine.writers import states
 from deltaworks.engine.writers.intervals import (
     NEW,
     TIME,
@@ -37,9 +34,8 @@ from deltaworks.engine.writers.intervals import (
 )
 from deltaworks.engine.writers.intervals_by_time import by_time
 from deltaworks.engine.writers.left import KEYED
-from deltaworks.engine.writers.over_bronze import OverBronze
-from deltaworks.engine.writers.writer import Turn, frame, span
-from deltaworks.words.keeping import History
+from deltaworks.engine.writers.sequenced import Sequenced
+from deltaworks.engine.writers.writer import frame, span
 
 _REMEMBERED = pa.schema([("_at", TIME), ("_seq", pa.int64()), ("_source", pa.string())])
 _CHANGES = (*KEYED, "truncate")
@@ -58,32 +54,12 @@ def deleted_schema(declared: Declared) -> pa.Schema:
     return pa.schema([*(columns.field(key) for key in declared.keys), *_REMEMBERED])
 
 
-class HistoryWriter(OverBronze):
+class HistoryWriter(Sequenced):
     """Folds the keys of a batch with what is stored of them, and merges the rows that are new or have changed.
 
     Deletions and truncations leave no row. They are remembered beside the table for good: an older change may come at
     any time, and its state ended there.
     """
-
-    def __init__(self, *args: Any, deleted: OwnedTable, **given: Any) -> None:
-        """As every writer over bronze; `deleted` remembers deletions and truncations."""
-        super().__init__(*args, **given)
-        self.deleted = deleted
-        kept = self.declared.table.kept_as
-        assert isinstance(kept, History)
-        self.by = kept.by
-        self._looked = False
-
-    def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
-        """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
-        if not self._looked:
-            states.refuse_other_places(self.parser, rows=self.table, ends=self.deleted)
-            self._looked = True
-        return super().take(spark, committer)
-
-    def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
-        """A database's changes have their sequences, states by JSON get them."""
-        return super()._placed(parsed) if self.by is None else states.placed(parsed, self.declared.keys)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if isinstance(parsed, pa.Table) and not self._reads_much(committer, parsed):

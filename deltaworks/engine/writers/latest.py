@@ -1,7 +1,6 @@
 """`latest`: one row per key, placed by its sequence: of a database's change, or of a state (see `states.py`)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +19,10 @@ from deltaworks.engine.schemas import arrow_schema, own_schema
 from deltaworks.engine.writers import states
 from deltaworks.engine.writers.folding import Folding
 from deltaworks.engine.writers.left import ENDS, KEYED
-from deltaworks.engine.writers.over_bronze import OverBronze
 from deltaworks.engine.writers.partial import is_partial, keyed
-from deltaworks.engine.writers.writer import Turn, span
+from deltaworks.engine.writers.sequenced import Sequenced
+from deltaworks.engine.writers.writer import span
 from deltaworks.words.keeping import Latest
-from deltaworks.words.reading import Json
 
 _HIGHEST = "\U0010ffff"
 """No character is higher: of long texts statistics have the beginning only."""
@@ -47,7 +45,7 @@ class _Seen:
     last: str | None
 
 
-class LatestWriter(OverBronze):
+class LatestWriter(Sequenced):
     """Merges the newest change of each key of a batch.
 
     A deletion leaves no row that an older change could be compared with, so deletions are remembered beside the
@@ -57,27 +55,10 @@ class LatestWriter(OverBronze):
 
     def __init__(self, *args: Any, deleted: OwnedTable, waiting: Callable[[], OwnedTable], **given: Any) -> None:
         """As every writer over bronze; `deleted` remembers deletions, `waiting` keeps rows that wait for a value."""
-        super().__init__(*args, **given)
-        self.deleted, self.waiting = deleted, waiting
+        super().__init__(*args, deleted=deleted, **given)
+        self.waiting = waiting
         self._last: str | None = None
         """No row of the table is newer; None: not looked at yet."""
-        self._looked = False
-        kept = self.declared.table.kept_as
-        assert isinstance(kept, Latest)
-        self.by = kept.by
-
-    def take(self, spark: SparkSession | None, committer: Committer) -> Turn | None:
-        """As every writer over bronze; raises LakeError where the rows that are there were placed in another way."""
-        if not self._looked:
-            states.refuse_other_places(self.parser, rows=self.table, ends=self.deleted)
-            self._looked = True
-        return super().take(spark, committer)
-
-    def _placed(self, parsed: Rows) -> AbstractContextManager[Rows]:
-        """A database's changes have their sequences, states by JSON get them."""
-        if isinstance(self.declared.table.reads, Json):
-            return states.placed(parsed, self.declared.keys)
-        return super()._placed(parsed)
 
     def _keep(self, committer: Committer, parsed: Rows, counts: Counts) -> Counts:
         if self.by is not None:

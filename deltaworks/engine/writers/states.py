@@ -18,15 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from deltaworks.engine.commit import Rows
-from deltaworks.engine.datasets import dataset_of
-from deltaworks.engine.lake import OwnedTable
-from deltaworks.engine.parse import Parser
 from deltaworks.engine.parsing.debezium import BY_ITS_LOG
-from deltaworks.engine.parsing.json import BY_ARRIVAL
 from deltaworks.engine.parsing.sheet import sequence
 from deltaworks.engine.writers.partial import keyed
-from deltaworks.errors import LakeError
-from deltaworks.words.reading import Json
 
 Key = tuple[Any, ...]
 _WIDTHS = {"_seq": 16, "_clock": 20, "_partition": 10, "_offset": 20}
@@ -44,17 +38,6 @@ def place(source: str) -> str:
     """How a row is placed, by its sequence: by its arrival, by a column, by a log, or as older versions did it."""
     first = source.partition("/")[0]
     return first if first.startswith("by ") else BY_ITS_LOG if first.isdigit() else "by partition"
-
-
-def refuse_other_places(parser: Parser, *, rows: OwnedTable, ends: OwnedTable) -> None:
-    """Raise LakeError where rows or remembered ends were placed otherwise than new ones, which cannot be compared."""
-    of_ends = BY_ARRIVAL if isinstance(parser.reads, Json) else parser.places  # by= places no end
-    for table, what, declared in ((rows, "rows", parser.places), (ends, "deletions", of_ends)):
-        found = dataset_of(table.delta).head(1, columns=["_source"])["_source"].to_pylist()
-        there = {place(source) for source in found}
-        if there - {declared}:
-            finding = f"its {what} are placed {there.pop()}, declared is {declared}"
-            raise LakeError(rows.name, finding, f'Run "deltaworks rebuild {rows.name}"')
 
 
 @contextmanager
