@@ -48,9 +48,18 @@ def seeded(seed: int | None = None, *, of: str | None = None) -> Random:
     `of` names what several tests share, whichever asks first.
     """
     if seed is None:
-        run = of_commit() if RUN.seed is None else RUN.seed
+        run = _of_run()
         place = of or f"{RUN.test} {RUN.drawn}"
         RUN.drawn += of is None
         seed = crc32(f"{run} {place}".encode())
     print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure
     return Random(seed)
+
+
+def drawn_of(count: int, name: str) -> int:
+    """Draw one of the numbers from 0 on for what bears a name; the run's seed and the name decide."""
+    return crc32(f"{_of_run()} {name}".encode()) % count
+
+
+def _of_run() -> int:
+    return of_commit() if RUN.seed is None else RUN.seed

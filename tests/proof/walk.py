@@ -271,8 +271,8 @@ def lay_back(owner: Owner, order: Command) -> None:
         stage(past, catalog=owner.catalog, lake=lake, folder=folder)
 
 
-Walks = dict[tuple[str, str], Walk]
-"""By app and path."""
+Walks = dict[str, Walk]
+"""By app."""
 
 
 def rows_of(settings: Settings) -> Lake:

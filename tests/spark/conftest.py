@@ -11,7 +11,7 @@ from deltaworks.settings import ROOT, AppSettings, Settings
 from shop.part import FIRST, part_of_shop
 from tests.chance import seeded
 from tests.proof.walk import Walk, Walks
-from tests.proof.workloads import WORKLOADS
+from tests.proof.workloads import WORKLOADS, Workload
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +37,21 @@ def whole_shop(tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def walks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walks:
-    """Give every workload by Arrow and one of them by Spark too, run in peace, all with rows from one seed."""
-    chance = seeded(of="walks")
-    seed, turns = chance.randrange(2**32), chance.choice(WORKLOADS)
-    made: Walks = {}
-    for workload in WORKLOADS:
-        for path in ("auto", "spark") if workload is turns else ("auto",):  # a commit by Spark takes a second
-            folder = tmp_path_factory.mktemp(f"{workload.app}-{path}")
-            made[workload.app, path] = Walk(workload=workload, path=path, seed=seed, folder=folder, spark=spark)
-            found = made[workload.app, path].begin()
-            assert not found, f"seed {seed}, {workload.app}, {path}"
-    return made
+    """Give every workload by Arrow, by app, run in peace, all with rows from one seed."""
+    seed = seeded(of="walks").randrange(2**32)
+    return {one.app: _walked(one, "auto", seed, spark, tmp_path_factory) for one in WORKLOADS}
+
+
+@pytest.fixture(scope="session")
+def walk_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    """Give one of them by Spark, with the same rows; a commit by Spark takes a second."""
+    seed = seeded(of="walks").randrange(2**32)
+    return _walked(seeded(of="walk by Spark").choice(WORKLOADS), "spark", seed, spark, tmp_path_factory)
+
+
+def _walked(workload: Workload, path: str, seed: int, spark: SparkSession, folders: pytest.TempPathFactory) -> Walk:
+    folder = folders.mktemp(f"{workload.app}-{path}")
+    walk = Walk(workload=workload, path=path, seed=seed, folder=folder, spark=spark)
+    found = walk.begin()
+    assert not found, f"seed {seed}, {workload.app}, {path}"
+    return walk

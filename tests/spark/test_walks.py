@@ -20,8 +20,7 @@ from tests.proof.killed import kill
 from tests.proof.walk import Death, Walk, Walks
 from tests.proof.workloads import WORKLOADS
 
-PATHS = ("auto", "spark")
-DEATHS = {"auto": 3, "spark": 1}  # a commit by Spark takes a second
+DEATHS = 3  # of each workload, and one by Spark, where a commit takes a second
 ALWAYS = {
     *(f"{act}.{step}" for act in ("create", "fence", "batch") for step in ("before-commit", "after-commit")),
     *(f"checkpoint.{step}" for step in ("before-write", "after-write")),
@@ -39,26 +38,29 @@ ORDERED = {
 KINDS = {"raw", "append", "latest", "history", "aggregate", "view", "stateful", "quarantine", "deleted", "late", "book"}
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_death_at_a_named_step_changes_nothing(walks: Walks, path: str) -> None:
+@pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
+def test_death_at_a_named_step_changes_nothing(walks: Walks, app: str) -> None:
     """Die there, restart, and end with the same rows as in peace; a roll-back of a table beside a table among them."""
-    chance = seeded()
-    mine = [walk for (_, used), walk in walks.items() if used == path]
-    assert mine
-    for walk in mine:
-        every = list(walk.deaths(chance))
-        drawn = chance.sample(every, DEATHS[path])
-        if path == "auto":
-            drawn.append(chance.choice([deaths for deaths in every if len(deaths) == 2]))
+    chance, walk = seeded(), walks[app]
+    every = list(walk.deaths(chance))
+    both = chance.choice([deaths for deaths in every if len(deaths) == 2])
 
-        for deaths in drawn:
-            assert not walk.die(deaths), f"{walk.workload.app}: {', then '.join(map(str, deaths))}"
+    for deaths in [*chance.sample(every, DEATHS), both]:
+        assert not walk.die(deaths), f"{', then '.join(map(str, deaths))}"
+
+
+def test_death_where_spark_commits_changes_nothing(walk_by_spark: Walk) -> None:
+    """The same with one death."""
+    chance = seeded()
+    deaths = chance.choice(list(walk_by_spark.deaths(chance)))
+
+    assert not walk_by_spark.die(deaths), f"{walk_by_spark.workload.app}: {', then '.join(map(str, deaths))}"
 
 
 def test_process_that_is_killed_leaves_a_lake_that_goes_on(walks: Walks) -> None:
     """A real one, by signal 9, at a step of a batch; `make proof` does it for every kind of table on both paths."""
     chance = seeded()
-    walk = walks[chance.choice(WORKLOADS).app, "auto"]
+    walk = walks[chance.choice(WORKLOADS).app]
     midst = [deaths[0] for deaths in walk.deaths(chance) if len(deaths) == 1 and ".batch." in deaths[0].point]
 
     assert not kill(walk, chance.choice(midst))
@@ -66,7 +68,7 @@ def test_process_that_is_killed_leaves_a_lake_that_goes_on(walks: Walks) -> None
 
 def test_point_that_is_not_reached_is_told(walks: Walks) -> None:
     """A drill in which nobody died has shown nothing."""
-    walk = walks["web", "auto"]
+    walk = walks["web"]
 
     found = walk.die([Death(step="open", point="silver.page_views.batch.after-commit", time=9)])
 
@@ -74,19 +76,14 @@ def test_point_that_is_not_reached_is_told(walks: Walks) -> None:
 
 
 def test_every_step_of_every_kind_of_table_is_a_point(walks: Walks) -> None:
-    """What the workloads reach is what is known of it: no name is dead, and none is missing; by Spark too."""
+    """What the workloads reach is what is known of it: no name is dead, and none is missing."""
     reached: dict[str, set[str]] = defaultdict(set)
-    for walk in (walk for (_, path), walk in walks.items() if path == "auto"):
+    for walk in walks.values():
         for table, points in points_of(walk).items():
             reached[walk.kind(table)] |= points
-    ((app, by_spark),) = ((app, walk) for (app, path), walk in walks.items() if path == "spark")
-    by_arrow = points_of(walks[app, "auto"])
 
     assert {kind: points - FURTHER - ORDERED for kind, points in reached.items()} == dict.fromkeys(KINDS, ALWAYS)
     assert set().union(*reached.values()) >= FURTHER | ORDERED
-    assert {table: points - FURTHER for table, points in points_of(by_spark).items()} == {
-        table: points - FURTHER for table, points in by_arrow.items()
-    }
 
 
 def points_of(walk: Walk) -> dict[str, set[str]]:
@@ -98,27 +95,38 @@ def points_of(walk: Walk) -> dict[str, set[str]]:
     return found
 
 
-def test_both_paths_leave_the_same_rows(walks: Walks) -> None:
-    """One app, drawn anew for each commit, through Arrow and through Spark; after each step."""
-    (app,) = (name for name, path in walks if path == "spark")
+def test_both_paths_reach_the_same_steps_and_leave_the_same_rows(walks: Walks, walk_by_spark: Walk) -> None:
+    """One app, drawn anew for each commit, through Arrow and through Spark; the rows after each step."""
+    by_arrow = walks[walk_by_spark.workload.app]
+    points, same = (
+        {table: points - FURTHER for table, points in points_of(walk).items()} for walk in (walk_by_spark, by_arrow)
+    )
 
-    assert any(walks[app, "auto"].after["tend"].values())
-    assert walks[app, "spark"].after == walks[app, "auto"].after
+    assert points == same
+    assert any(by_arrow.after["tend"].values())
+    assert walk_by_spark.after == by_arrow.after
 
 
 @pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
 def test_replay_of_bronze_gives_what_the_stream_left(
     spark: SparkSession, walks: Walks, tmp_path: Path, app: str
 ) -> None:
-    """All of bronze at once, by Arrow, against a lake that was filled batch by batch; one of them by Spark."""
-    walk = walks.get((app, "spark"), walks[app, "auto"])
+    """All of bronze at once, by Arrow, against a lake that was filled batch by batch."""
+    walk = walks[app]
+    with Picture(walk.catalog, walk.settings.lake) as picture:
+        assert not replay(picture, spark, walk.settings.changed(data=tmp_path))
+
+
+def test_replay_of_bronze_gives_what_spark_left(spark: SparkSession, walk_by_spark: Walk, tmp_path: Path) -> None:
+    """The same against a lake that Spark filled."""
+    walk = walk_by_spark
     with Picture(walk.catalog, walk.settings.lake) as picture:
         assert not replay(picture, spark, walk.settings.changed(data=tmp_path))
 
 
 def test_replay_that_gives_other_rows_is_found(spark: SparkSession, walks: Walks, tmp_path: Path) -> None:
     """One number in gold, one reason in quarantine."""
-    walk = walks["tiny", "auto"]
+    walk = walks["tiny"]
     settings = walk.copy("tend")
     Intruder(settings, "gold.members_per_city").update("members", "77", "true")
     Intruder(settings, "silver.notes__quarantine").update("reason", "'other'", "topic = 'notes'")
@@ -134,7 +142,7 @@ def test_replay_that_gives_other_rows_is_found(spark: SparkSession, walks: Walks
 
 def test_lost_late_row_and_wrong_count_of_an_aggregate_are_found(walks: Walks) -> None:
     """A row set aside is gone; more rows are said to have been read than the input had."""
-    walk, table = walks["tiny", "auto"], "gold.notes_per_day"
+    walk, table = walks["tiny"], "gold.notes_per_day"
     settings = walk.copy("tend")
     late = Intruder(settings, f"{table}__late")
     late.delete(f"_source = '{late.delta.to_pyarrow_table()['_source'][0]}'")
@@ -149,7 +157,7 @@ def test_lost_late_row_and_wrong_count_of_an_aggregate_are_found(walks: Walks) -
 
 def test_stopped_app_that_is_behind_cannot_be_replayed(spark: SparkSession, walks: Walks, tmp_path: Path) -> None:
     """A replay takes all of bronze: what a table has not taken yet would be told as a difference."""
-    walk = walks["web", "auto"]
+    walk = walks["web"]
     settings = walk.copy("tend")
     books = Intruder(settings, "silver.page_views")
     books.rewrite(replace(books.entry, position=replace(books.entry.position, batches={"bronze.web_events": 1})))

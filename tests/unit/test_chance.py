@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import chance
-from tests.chance import WITHOUT_GIT, Run, of_commit, seeded
+from tests.chance import WITHOUT_GIT, Run, drawn_of, of_commit, seeded
 
 
 @pytest.fixture
@@ -47,6 +47,18 @@ def test_what_tests_share_is_the_same_whoever_asks_first(run: Run) -> None:
 
     assert seeded(of="walks").random() == shared
     assert drawn(run, "one", 1) == [first]
+
+
+def test_everything_has_its_turn(run: Run) -> None:
+    """Of three turns each name is drawn in about a third of all runs, none in all of them, in each the same again."""
+    names = [f"tests/spark/test_{number}.py::test_one[spark]" for number in range(20)]
+    turns: dict[str, list[int]] = {name: [] for name in names}
+    for run.seed in range(1000, 1300):
+        for name in names:
+            turns[name].append(drawn_of(3, name))
+            assert drawn_of(3, name) == turns[name][-1]
+
+    assert all(60 < drawn.count(turn) < 140 for drawn in turns.values() for turn in range(3))
 
 
 def test_seed_that_was_printed_draws_the_same(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
