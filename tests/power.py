@@ -14,6 +14,7 @@ from deltaworks.engine.log import newest_version, read_log
 from deltaworks.engine.stage import STAGES
 
 _BLOCK = 4096
+_LAYERS = ("bronze", "silver", "gold", "ops")
 _Known = tuple[int, int, int]
 """Inode, size, and when it was last written, in nanoseconds."""
 
@@ -46,7 +47,7 @@ class Power:
         """Lose names from some moment on, and of other new files, of all tables or of one, some of what is in them."""
         new = [file for file in _files(self.lake) if self._held.get(file) != _known(file)]
         held = set(self._held.values())  # under another name, as links are
-        new.sort(key=lambda file: (file.stat().st_ctime_ns, str(file)))
+        new.sort(key=lambda file: (file.stat().st_ctime_ns, *made_in_order(file, self.lake)))
         last = chance.choice([len(new), chance.randrange(len(new) + 1)])
         for file in new[last:]:
             file.unlink()
@@ -72,6 +73,17 @@ class Power:
             for path, told in self.told.items()
             if _entry(path, told.version) != told.entry
         ]
+
+
+def made_in_order(file: Path, lake: Path) -> tuple[bool, int, bool, str]:
+    """How names are sorted that the file system's clock, which ticks every few milliseconds, does not tell apart.
+
+    As an owner makes them: what is in a commit before it, inputs before what is made from them, and what stands beside
+    a table before the table's own.
+    """
+    layer, table, *_ = (*file.relative_to(lake).parts, "")
+    number = _LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS)  # what is in no table comes last
+    return "_delta_log" in file.parts, number, "__" not in table, str(file)
 
 
 def _files(folder: Path) -> Iterator[Path]:

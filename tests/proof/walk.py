@@ -136,9 +136,9 @@ class Walk:
             def lose() -> None:
                 assert power_cut is not None, "asked before"
                 power.cut(power_cut)
-                assert self.spark._jvm is not None
-                # what Spark remembers of logs by their paths goes with its machine
-                self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+                if self.path != "auto":  # what Spark remembers of logs by their paths goes with its machine
+                    assert self.spark._jvm is not None
+                    self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
                 self._mend(settings)
                 found.extend(
                     Finding("disk", one, "it was there before the power cut", "Repeat") for one in power.forgotten()
