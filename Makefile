@@ -30,7 +30,7 @@ proof: setup ## die at every step of every kind of table, do every fault to a st
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.shapes --shapes 40)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.differential --seeds 10 --first $$(date +%s))
 	@$(if $(PROOF),true,bin/test --seed random --whole unit spark stack)
-	@$(if $(PROOF),true,bin/test --ordinary unit spark stack)
+	@$(if $(PROOF),true,bin/test --ordinary --whole unit spark stack)
 
 lint: setup ## Ruff and mypy
 	@bin/test lint

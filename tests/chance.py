@@ -13,7 +13,7 @@ from zlib import crc32
 
 ROOT = Path(__file__).resolve().parents[1]
 WITHOUT_GIT = 20_260_101
-"""The seed of a checkout that does not know its commit."""
+"""The seed of a checkout that does not know its commit: there it is always the same tests' turn."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ def seeded(seed: int | None = None, *, of: str | None = None) -> Random:
     `of` names what several tests share, whichever asks first.
     """
     if seed is None:
-        run = _of_run()
+        run = _seed_of_run()
         place = of or f"{RUN.test} {RUN.drawn}"
         RUN.drawn += of is None
         seed = crc32(f"{run} {place}".encode())
@@ -56,10 +56,10 @@ def seeded(seed: int | None = None, *, of: str | None = None) -> Random:
     return Random(seed)
 
 
-def drawn_of(count: int, name: str) -> int:
-    """Draw one of the numbers from 0 on for what bears a name; the run's seed and the name decide."""
-    return crc32(f"{_of_run()} {name}".encode()) % count
+def turn_of(name: str, *, turns: int) -> int:
+    """Give which of so many turns, from 0 on, a name has, by the run's seed."""
+    return crc32(f"{_seed_of_run()} {name}".encode()) % turns
 
 
-def _of_run() -> int:
+def _seed_of_run() -> int:
     return of_commit() if RUN.seed is None else RUN.seed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deltaworks.settings import Settings
-from tests.chance import RUN, drawn_of, of_commit
+from tests.chance import RUN, of_commit, turn_of
 
 # PySpark takes a main module without a file, which is what a process of pytest-xdist has, for a run of its doctests,
 # and ends the process when gRPC is missing. Great Expectations imports that part of PySpark.
@@ -20,24 +20,25 @@ LONG = (
     "stack/test_local_stack.py", "stack/test_notify.py", "stack/test_compute_again.py",
 )  # fmt: skip
 """Files that take minutes: they begin first, so that the processes of a group end together."""
-IN_TURN = 3
-"""So many commits take turns with what is slow because Spark commits in it, one second each time: a test that has a
-sister on the other commit path, and the walk by Spark. `--whole` runs all of it."""
+TURNS = 3
+"""In one run of so many it is the turn of what is slow because Spark writes tables in it, a second each time: of each
+test by Spark that has a sister on the other commit path, and of the walk by Spark. `--whole` runs all of it."""
 WALK = "walk_by_spark"
 """A fixture that takes a minute: all that needs it has the same turn."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the run's seed be given."""
+    """Declare what a run can be told."""
     parser.addoption("--seed", type=int, help="what is drawn by chance follows from it; default: the commit's")
     parser.addoption("--ordinary", action="store_true", help="with direct_plans off, where a test does not say")
-    parser.addoption("--whole", action="store_true", help=f"also what runs for one in {IN_TURN} commits")
+    parser.addoption("--whole", action="store_true", help="also the tests whose turn it is not")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what chance follows from."""
     given = config.getoption("--seed")
     RUN.seed = of_commit() if given is None else given
+    config.option.seed = RUN.seed  # pytest-xdist hands it on: all processes have one, whatever is checked out meanwhile
     if config.getoption("--ordinary"):
         _without_direct_plans()
 
@@ -52,9 +53,11 @@ def _without_direct_plans() -> None:
     Settings.load = classmethod(ordinary)  # type: ignore[assignment,method-assign]  # the same
 
 
-def pytest_report_header() -> str:
-    """Print the seed."""
-    return f"seed {RUN.seed}: --seed {RUN.seed} draws the same again"
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print the seed, and whether all tests run."""
+    again = f"--seed {RUN.seed}{' --whole' if config.getoption('--whole') else ''}"
+    left = "" if _wants_all(config) else f"; of tests in which Spark writes one in {TURNS}, --whole runs all"
+    return f"seed {RUN.seed}: {again} draws the same again{left}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -63,12 +66,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what another commit draws, where no test is named; put the long files first."""
-    named = any("::" in one for one in config.args)
-    if not (named or config.option.keyword or config.getoption("--whole")):
-        left_out = [item for item in items if (name := _in_turn(item)) and drawn_of(IN_TURN, name)]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+    """Leave out those whose turn it is not, unless all are wanted; put the long files first."""
+    if not _wants_all(config):
+        mine, others = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            name = _in_turn(item)
+            (others if name and turn_of(name, turns=TURNS) else mine).append(item)
+        items[:] = mine
+        config.hook.pytest_deselected(items=others)
 
     def place(item: pytest.Item) -> int:
         name = f"{item.path.parent.name}/{item.path.name}"
@@ -77,8 +82,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
 
 
+def _wants_all(config: pytest.Config) -> bool:
+    """Whether somebody says which tests: by name, or those that failed."""
+    said = config.option.keyword or config.getoption("lf", default=False) or config.getoption("--whole")
+    return bool(said) or any("::" in one for one in config.args)
+
+
 def _in_turn(item: pytest.Item) -> str:
-    """What decides whose turn it is; empty for what always runs."""
+    """By which name a test has its turn; empty for what always runs."""
     if not isinstance(item, pytest.Function):
         return ""
     if WALK in item.fixturenames:

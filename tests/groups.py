@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--seed", type=_seed, help="what tests draw follows from it; random, or the commit's (default)")
     parser.add_argument("--ordinary", action="store_true", help="compute without direct plans")
-    parser.add_argument("--whole", action="store_true", help="also the tests that run for one in three commits")
+    parser.add_argument("--whole", action="store_true", help="also the tests whose turn it is not")
     parser.add_argument("--set-up", metavar="PYTHON", help="finish set-up by this Python, beside what needs no jars")
     given = parser.parse_args(arguments)
     options = tuple(f"--{name}" for name in ("ordinary", "whole") if vars(given)[name])

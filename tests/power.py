@@ -14,7 +14,7 @@ from deltaworks.engine.log import newest_version, read_log
 from deltaworks.engine.stage import STAGES
 
 _BLOCK = 4096
-_LAYERS = ("bronze", "silver", "gold", "ops")
+LOG = "_delta_log"
 _Known = tuple[int, int, int]
 """Inode, size, and when it was last written, in nanoseconds."""
 
@@ -40,14 +40,22 @@ class Power:
         del folder
         if self._is_out:
             return
+        self._seen = dict[Path, int]()
         self._held = {file: _known(file) for file in _files(self.lake.parent)}
         self.told = {path: told for path in self.lake.glob("*/*") if (told := _told(path)) is not None}
+
+    def look(self) -> None:
+        """Note which names are new: what is found at another look was made at another moment."""
+        moment = 1 + max(self._seen.values(), default=0)
+        for file in _files(self.lake):
+            self._seen.setdefault(file, moment)
 
     def cut(self, chance: Random) -> None:
         """Lose names from some moment on, and of other new files, of all tables or of one, some of what is in them."""
         new = [file for file in _files(self.lake) if self._held.get(file) != _known(file)]
         held = set(self._held.values())  # under another name, as links are
-        new.sort(key=lambda file: (file.stat().st_ctime_ns, *made_in_order(file, self.lake)))
+        self.look()
+        new.sort(key=self._made)
         last = chance.choice([len(new), chance.randrange(len(new) + 1)])
         for file in new[last:]:
             file.unlink()
@@ -61,6 +69,14 @@ class Power:
         self.lost += len(new) - last
         self._is_out = True
 
+    def _made(self, file: Path) -> tuple[int, int, bool, str]:
+        """Give a name's place in the order in which names were made.
+
+        The file system's clock ticks every few milliseconds. Looks are made before and after each commit, so of one
+        moment and one tick are at most a commit and what is in it, which was there before.
+        """
+        return self._seen[file], file.stat().st_ctime_ns, LOG in file.parts, str(file)
+
     def back(self) -> None:
         """Hold what there is by now, and what is asked for from now on."""
         self._is_out = False
@@ -73,17 +89,6 @@ class Power:
             for path, told in self.told.items()
             if _entry(path, told.version) != told.entry
         ]
-
-
-def made_in_order(file: Path, lake: Path) -> tuple[bool, int, bool, str]:
-    """How names are sorted that the file system's clock, which ticks every few milliseconds, does not tell apart.
-
-    As an owner makes them: what is in a commit before it, inputs before what is made from them, and what stands beside
-    a table before the table's own.
-    """
-    layer, table, *_ = (*file.relative_to(lake).parts, "")
-    number = _LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS)  # what is in no table comes last
-    return "_delta_log" in file.parts, number, "__" not in table, str(file)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -126,12 +126,14 @@ class Walk:
 
         def crash(point: str) -> None:
             counted[point] += 1
+            if power_cut is not None:
+                power.look()
             if left and (left[0].point, left[0].time) == (point, counted[point]):
                 del left[0]
                 counted.clear()
                 raise Crash(point)
 
-        with listening(crash), _power(settings.lake) as power:
+        with _power(settings.lake) as power, listening(crash):
 
             def lose() -> None:
                 assert power_cut is not None, "asked before"

@@ -44,7 +44,7 @@ def walks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walk
 
 @pytest.fixture(scope="session")
 def walk_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    """Give one of them by Spark, with the same rows; a commit by Spark takes a second."""
+    """Give one workload, drawn, by Spark, with the same rows as in `walks`; each write by Spark takes a second."""
     seed = seeded(of="walks").randrange(2**32)
     return _walked(seeded(of="walk by Spark").choice(WORKLOADS), "spark", seed, spark, tmp_path_factory)
 

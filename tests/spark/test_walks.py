@@ -46,11 +46,11 @@ def test_death_at_a_named_step_changes_nothing(walks: Walks, app: str) -> None:
     both = chance.choice([deaths for deaths in every if len(deaths) == 2])
 
     for deaths in [*chance.sample(every, DEATHS), both]:
-        assert not walk.die(deaths), f"{', then '.join(map(str, deaths))}"
+        assert not walk.die(deaths), ", then ".join(map(str, deaths))
 
 
 def test_death_where_spark_commits_changes_nothing(walk_by_spark: Walk) -> None:
-    """The same with one death."""
+    """One death in the walk by Spark; restart, and end with the same rows as in peace."""
     chance = seeded()
     deaths = chance.choice(list(walk_by_spark.deaths(chance)))
 
@@ -97,14 +97,15 @@ def points_of(walk: Walk) -> dict[str, set[str]]:
 
 def test_both_paths_reach_the_same_steps_and_leave_the_same_rows(walks: Walks, walk_by_spark: Walk) -> None:
     """One app, drawn anew for each commit, through Arrow and through Spark; the rows after each step."""
-    by_arrow = walks[walk_by_spark.workload.app]
-    points, same = (
-        {table: points - FURTHER for table, points in points_of(walk).items()} for walk in (walk_by_spark, by_arrow)
+    same_app = walks[walk_by_spark.workload.app]
+    by_spark, by_arrow = (
+        {table: points - FURTHER for table, points in points_of(walk).items()} for walk in (walk_by_spark, same_app)
     )
 
-    assert points == same
-    assert any(by_arrow.after["tend"].values())
-    assert walk_by_spark.after == by_arrow.after
+    assert by_spark
+    assert by_spark == by_arrow
+    assert any(same_app.after["tend"].values())
+    assert walk_by_spark.after == same_app.after
 
 
 @pytest.mark.parametrize("app", [one.app for one in WORKLOADS])
@@ -119,9 +120,8 @@ def test_replay_of_bronze_gives_what_the_stream_left(
 
 def test_replay_of_bronze_gives_what_spark_left(spark: SparkSession, walk_by_spark: Walk, tmp_path: Path) -> None:
     """The same against a lake that Spark filled."""
-    walk = walk_by_spark
-    with Picture(walk.catalog, walk.settings.lake) as picture:
-        assert not replay(picture, spark, walk.settings.changed(data=tmp_path))
+    with Picture(walk_by_spark.catalog, walk_by_spark.settings.lake) as picture:
+        assert not replay(picture, spark, walk_by_spark.settings.changed(data=tmp_path))
 
 
 def test_replay_that_gives_other_rows_is_found(spark: SparkSession, walks: Walks, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What is drawn by chance is drawn again in the next run of the same commit."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests import chance
-from tests.chance import WITHOUT_GIT, Run, drawn_of, of_commit, seeded
+from tests.chance import ROOT, WITHOUT_GIT, Run, of_commit, seeded, turn_of
 
 
 @pytest.fixture
@@ -50,15 +52,44 @@ def test_what_tests_share_is_the_same_whoever_asks_first(run: Run) -> None:
 
 
 def test_everything_has_its_turn(run: Run) -> None:
-    """Of three turns each name is drawn in about a third of all runs, none in all of them, in each the same again."""
+    """Each of three turns is a name's in about a third of all runs, and the same again in one run."""
     names = [f"tests/spark/test_{number}.py::test_one[spark]" for number in range(20)]
     turns: dict[str, list[int]] = {name: [] for name in names}
     for run.seed in range(1000, 1300):
         for name in names:
-            turns[name].append(drawn_of(3, name))
-            assert drawn_of(3, name) == turns[name][-1]
+            turns[name].append(turn_of(name, turns=3))
+            assert turn_of(name, turns=3) == turns[name][-1]
 
     assert all(60 < drawn.count(turn) < 140 for drawn in turns.values() for turn in range(3))
+
+
+def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -> None:
+    """Their sisters always; of the walk by Spark all tests or none."""
+    closing, walks = "tests/spark/test_closing.py", "tests/spark/test_walks.py"
+    by_spark = f"{closing}::test_every_day_that_a_batch_passes_is_closed[spark]"
+    seeds: dict[tuple[bool, bool], int] = {}
+    for run.seed in range(100):
+        mine = tuple(not turn_of(name, turns=3) for name in (by_spark, "walk_by_spark"))
+        seeds.setdefault((mine[0], mine[1]), run.seed)
+
+    for (has_turn, walk_has), seed in seeds.items():
+        found = collected(closing, walks, "--seed", str(seed))
+        assert (by_spark in found) == has_turn
+        assert by_spark.replace("[spark]", "[auto]") in found
+        assert {name for name in found if "spark" in name.partition("::")[2].partition("[")[0]} == (
+            {name for name in collected(walks, "--whole") if "spark" in name.partition("::")[2]} if walk_has else set()
+        )
+    other = str(seeds[False, False])
+    assert by_spark in collected(closing, "--seed", other, "--whole")
+    assert by_spark in collected(by_spark, "--seed", other)
+    assert by_spark in collected(closing, "--seed", other, "-k", "closed")
+
+
+def collected(*arguments: str) -> set[str]:
+    """Give the tests that a run has."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {line for line in asked.stdout.splitlines() if "::" in line}
 
 
 def test_seed_that_was_printed_draws_the_same(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
