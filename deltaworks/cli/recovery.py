@@ -114,10 +114,10 @@ def _not_captured(scene: Scene) -> str:
 
 
 def _before(scene: Scene, wanted: int) -> str:
-    if connect.in_snapshot(scene.settings):
-        return "Connect is reading a snapshot of the source"
-    read = connect.committed_lsn(scene.settings)
-    return "" if read is not None and read >= wanted else f"Connect has read up to {read}, the source is at {wanted}"
+    read = connect.settled_lsn(scene.settings)
+    if read is None:
+        return "Connect is reading a snapshot of the source, or has not begun"
+    return "" if read >= wanted else f"Connect has read up to {read}, the source is at {wanted}"
 
 
 def _until(reason: Callable[[], str], left: Callable[[], float]) -> str:

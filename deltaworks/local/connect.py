@@ -142,15 +142,19 @@ def register_connector(settings: Settings) -> None:
 def committed_lsn(settings: Settings) -> int | None:
     """Up to which byte of the WAL the project's connector has read, as Connect has recorded it; None if nowhere yet.
 
-    In a snapshot that is where it began, while most of its rows are to come: see `in_snapshot`.
+    In a snapshot that is where it began, while most of its rows are to come: see `settled_lsn`.
     """
     return _lsn(_offsets(settings))
 
 
 def settled_lsn(settings: Settings) -> int | None:
-    """As `committed_lsn`, but None while a snapshot is taken beside the stream: most of its rows are to come."""
+    """As `committed_lsn`, but None while a snapshot is taken, also beside the stream: most of its rows are to come.
+
+    One answer of Connect: of two the first may be from before a snapshot, and the second from its midst.
+    """
     offsets = _offsets(settings)
-    return None if any("incremental_snapshot_collections" in one for one in offsets) else _lsn(offsets)
+    amid = any(one.get("snapshot") or "incremental_snapshot_collections" in one for one in offsets)
+    return None if amid else _lsn(offsets)
 
 
 def in_snapshot(settings: Settings) -> bool:

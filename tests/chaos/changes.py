@@ -179,7 +179,7 @@ def settle(settings: Settings, dsn: str) -> None:
         row = connection.execute("select (pg_current_wal_lsn() - '0/0')::bigint").fetchone()
     assert row is not None
     wait_until(
-        lambda: (connect.committed_lsn(settings) or 0) >= row[0],
+        lambda: (connect.settled_lsn(settings) or 0) >= row[0],
         what="Connect at the source's end", seconds_max=SECONDS_MAX,
     )  # fmt: skip
 

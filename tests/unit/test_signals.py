@@ -278,13 +278,14 @@ def test_only_what_is_asked_for_is_asked_of_the_connector(shop: Settings, runnin
     asked = signals.read_beside(shop, ["public.orders", "public.stock"], signal="one")
     told, place = [], asked.place
     amidst = {"lsn": place + 1, "incremental_snapshot_collections": "[]"}
-    for offset in ({"lsn": place - 1}, amidst, {"lsn": place + 9}):
+    anew = {"lsn": place + 1, "snapshot": "INITIAL", "snapshot_completed": False}
+    for offset in ({"lsn": place - 1}, amidst, anew, {"lsn": place + 9}):
         running.offset = offset
         told.append(signals.over(shop, asked))
 
     data = {"type": "incremental", "data-collections": ["public.orders", "public.stock"]}
     assert written(shop) == [("one-0", data)]
-    assert told == [False, False, True]
+    assert told == [False, False, False, True]
 
 
 def written(shop: Settings) -> list[Any]:
