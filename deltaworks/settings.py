@@ -105,6 +105,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     topics: dict[str, TopicSettings] = {}
     source: SourceSettings | None = None
     processes: dict[str, ProcessSettings] = {}
+    replays: dict[str, str] = {}
+    """Tables of which the day before is computed again on a schedule: each with a cron expression (UTC)."""
     lease_seconds: Annotated[float, Meta(gt=1)] = 15
     """How long an app stays owned without a renewal."""
     arrow_bytes_max: Positive = 64 * 2**20

@@ -75,6 +75,24 @@ class Declared:
         return bool(self.keys) and (self.table.serves is not None or self.table.publishes is not None)
 
     @property
+    def has_range(self) -> bool:
+        """Whether its rows are events, or have a place in time by which they can be computed again."""
+        kept_as, event_time = self.table.kept_as, self.table.event_time
+        match kept_as:
+            case Stateful():
+                return True
+            case Aggregate():
+                return event_time in kept_as.keys
+            case View():
+                return event_time is not None
+        return self.has_events
+
+    @property
+    def has_events(self) -> bool:
+        """Whether it keeps events with their time."""
+        return isinstance(self.table.kept_as, Append) and self.table.event_time is not None
+
+    @property
     def reads(self) -> str:
         """What it reads, in words."""
         match self.table.reads:

@@ -1,12 +1,7 @@
 """`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
 
 import re
-import shutil
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,10 +18,6 @@ if TYPE_CHECKING:
 
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
-_FORGOTTEN_SECONDS = 7 * 86_400.0
-"""What was staged by a command that was killed is kept so long: its order may be carried out yet."""
-_TRIES = 3
-"""So often tables are laid out, if each time another order about them is faster."""
 
 
 def register(main: typer.Typer) -> None:
@@ -100,7 +91,7 @@ def backfill(
     what changed. The stream goes on meanwhile.
     """
     from deltaworks import catalog
-    from deltaworks.engine.backfill import has_events, refuse, stage
+    from deltaworks.engine.backfill import refuse, stage
     from deltaworks.engine.recomputing import recomputing
 
     first, last = moment(since, option="--from"), moment(until, option="--to", end=True)
@@ -113,9 +104,9 @@ def backfill(
 
     def lay_out(folder: Path) -> bool:
         with recomputing(now, name="backfill", folder=folder) as (spark, own):
-            made = stage(name, since=first, until=last, catalog=found, lake=now.lake, spark=spark, anew=own)
+            made = stage(name, ranges=[(first, last)], catalog=found, lake=now.lake, spark=spark, anew=own)
         done = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
-        if not has_events(found[name]):
+        if not found[name].has_events:
             done = f"computed again from {', '.join(found[name].inputs)}"
         if not made.gone and not made.come:
             _say(f"{done}: every row came out as it was, nothing is to be published")
@@ -250,21 +241,9 @@ def moment(text: str, *, option: str, end: bool = False) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-@dataclass
-class Staging:
-    """A folder beside the lake, and whether an order names it that may be carried out yet."""
-
-    folder: Path
-    ordered: bool = False
-
-    def is_ordered(self) -> None:
-        """There is such an order now."""
-        self.ordered = True
-
-
 def _publish(
     now: Settings, name: str, lay_out: Callable[[Path], bool], *, what: Mapping[str, object], by: str | None,
-    reason: str, tries: int = _TRIES,
+    reason: str, tries: int | None = None,
 ) -> None:  # fmt: skip
     """Lay tables out in a folder and have them published; once more where another order was faster.
 
@@ -273,8 +252,9 @@ def _publish(
     """
     from deltaworks.cli.commands import ordered, told
     from deltaworks.engine.publish import SINCE
+    from deltaworks.engine.staging import TRIES, staging
 
-    for left in reversed(range(tries)):
+    for left in reversed(range(tries or TRIES)):
         with staging(now) as staged:
             if not lay_out(staged.folder):
                 return
@@ -286,24 +266,6 @@ def _publish(
             told(ended)
             return
         _say(f"{ended.error} That is done now")
-
-
-@contextmanager
-def staging(now: Settings) -> Iterator[Staging]:
-    """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
-    from deltaworks.engine.trimming import STAGED
-
-    staged = Staging(now.data / STAGED / uuid.uuid4().hex)
-    staged.folder.mkdir(parents=True)
-    for other in staged.folder.parent.iterdir():
-        with suppress(FileNotFoundError):
-            if time.time() - other.stat().st_mtime > _FORGOTTEN_SECONDS:
-                shutil.rmtree(other, ignore_errors=True)
-    try:
-        yield staged
-    finally:
-        if not staged.ordered:
-            shutil.rmtree(staged.folder, ignore_errors=True)
 
 
 def _say(text: str) -> None:

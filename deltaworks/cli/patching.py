@@ -11,7 +11,6 @@ import typer
 
 from deltaworks.cli import show
 from deltaworks.cli.commands import order, ordered, told
-from deltaworks.cli.compute_again import staging
 from deltaworks.cli.context import settings
 from deltaworks.cli.quarantine import beside, parsing, place_of
 from deltaworks.errors import QueryError
@@ -42,6 +41,7 @@ def patch(
     Bronze and quarantine keep what came. Given again for the same row it takes the place of the patch before.
     """
     from deltaworks import catalog
+    from deltaworks.engine.staging import staging
     from deltaworks.engine.writers.patches import VALUE
 
     if (value is None) != bool(fields):

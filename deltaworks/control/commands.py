@@ -12,6 +12,8 @@ from deltaworks.control.payload import payload, storable_text
 from deltaworks.errors import CommandError
 
 CommandState = Literal["queued", "running", "done", "failed", "cancelled"]
+RECOMPUTE = "recompute"
+"""The kind that is worked on beside the stream, in a process of its own, and beside all others."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,10 @@ _COMMAND = Shape(
 
 
 class Commands(Apps):
-    """The queue of each app: taken one at a time, in order but for what lets an app start."""
+    """The queue of each app: taken one at a time, in order but for what lets an app start; and that of recomputations.
+
+    An order of the kind `recompute` takes minutes and needs nothing of the owner meanwhile: it holds no other up.
+    """
 
     def send(
         self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str,
@@ -97,16 +102,47 @@ class Commands(Apps):
                     taken_by = %(call)s and state = 'running'
                     or state = 'queued'
                     and id = (
-                        select id from commands where app = %(app)s and state = 'queued'
+                        select id from commands where app = %(app)s and state = 'queued' and kind <> %(beside)s
                         order by kind <> 'accept_bad_rows', id limit 1)
-                    and not exists (select from commands where app = %(app)s and state = 'running'))
+                    and not exists (
+                        select from commands where app = %(app)s and state = 'running' and kind <> %(beside)s))
                 for update skip locked
             )
             update commands set state = 'running', started_at = now(), taken_by = %(call)s,
                 epoch = (select epoch from owner)
             from next where commands.id = next.id and (%(epoch)s::bigint is null or exists (select from owner))
             returning {columns}"""
-        return self._one(claim, {"app": app, "epoch": epoch, "call": uuid.uuid4()}, _COMMAND)
+        values = {"app": app, "epoch": epoch, "call": uuid.uuid4(), "beside": RECOMPUTE}
+        return self._one(claim, values, _COMMAND)
+
+    def take_recomputations(self, app: str, *, epoch: int, many: int) -> list[Command]:
+        """Claim the oldest queued recomputation and those of the same table with the same `plan_only`, oldest first.
+
+        At most so `many`; none if one of the app is running, or `epoch` has no valid lease.
+        """
+        claim = """
+            with owner as (
+                select epoch from leases where app = %(app)s and epoch = %(epoch)s and until > now()
+            ), oldest as (
+                select table_name, arguments -> 'plan_only' as plan_only from commands
+                where app = %(app)s and kind = %(beside)s and state = 'queued' order by id limit 1
+            ), next as (
+                select commands.id from commands left join oldest on oldest.table_name = commands.table_name
+                    and oldest.plan_only is not distinct from commands.arguments -> 'plan_only'
+                where app = %(app)s and kind = %(beside)s and (
+                    taken_by = %(call)s and state = 'running'
+                    or state = 'queued' and oldest.table_name is not null
+                    and not exists (
+                        select from commands where app = %(app)s and state = 'running' and kind = %(beside)s))
+                order by commands.id limit %(many)s
+                for update of commands skip locked
+            )
+            update commands set state = 'running', started_at = now(), taken_by = %(call)s,
+                epoch = (select epoch from owner)
+            from next where commands.id = next.id and exists (select from owner)
+            returning {columns}"""
+        values = {"app": app, "epoch": epoch, "call": uuid.uuid4(), "beside": RECOMPUTE, "many": many}
+        return sorted(self._all(claim, values, _COMMAND), key=lambda one: one.id)
 
     def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> Command:
         """Write how far a running order is, and return it, as somebody may have withdrawn it.
@@ -153,17 +189,18 @@ class Commands(Apps):
         values = {"by": storable_text(by), "reason": None if reason is None else storable_text(reason)}
         return self._changed(write, number, values)
 
-    def requeue_running(self, app: str, epoch: int) -> int:
+    def requeue_running(self, app: str, epoch: int, *, kind: str | None = None) -> int:
         """Queue again what drivers of epochs before `epoch` left running, and return how many orders that were.
 
-        What was withdrawn meanwhile is cancelled.
+        What was withdrawn meanwhile is cancelled. With `kind` only those of that kind.
         """
         write = """
             update commands set state = case when cancel_asked_at is null then 'queued' else 'cancelled' end,
                 finished_at = case when cancel_asked_at is null then null else now() end,
                 started_at = null, taken_by = null, epoch = null, progress = '{{}}'
-            where app = %(app)s and state = 'running' and coalesce(epoch, 0) < %(epoch)s returning {columns}"""
-        return len(self._all(write, {"app": app, "epoch": epoch}, _COMMAND))
+            where app = %(app)s and state = 'running' and coalesce(epoch, 0) < %(epoch)s
+            and (%(kind)s::text is null or kind = %(kind)s) returning {columns}"""
+        return len(self._all(write, {"app": app, "epoch": epoch, "kind": kind}, _COMMAND))
 
     def command(self, number: int) -> Command:
         """Return one order; raises CommandError if there is none of this number."""

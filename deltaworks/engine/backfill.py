@@ -1,13 +1,13 @@
-"""A range of event time of a table computed again by the code and rules of now; the tables above follow what changed.
+"""Ranges of event time of a table computed again by the code and rules of now; the tables above follow what changed.
 
 The tables are laid out as they are in a lake of their own. There the ingest batches that may have events of the range
-are taken again from bronze, whole, by the app's own writers; of a table that is computed from events, the groups or
-stretches of the range are computed again from its inputs as they are. Rows that come out as they were count for
-nothing. What gave way, and what came for it, leads to the groups, stretches and keys above that are computed again.
+are taken again from bronze, whole, by the app's own writers; of a table that is computed, the groups, stretches or keys
+of the range are computed again from its inputs as they are. Rows that come out as they were count for nothing. What
+gave way, and what came for it, leads to the groups, stretches and keys above that are computed again.
 """
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -27,7 +27,7 @@ from deltaworks.engine.checker.replay import as_streamed
 from deltaworks.engine.commit import Committer, Rows
 from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.entry import Counts
-from deltaworks.engine.event_range import EventRange
+from deltaworks.engine.event_range import EventRange, Part
 from deltaworks.engine.flow import Flow
 from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import OwnedTable, TooMuchError, bounded
@@ -42,9 +42,10 @@ from deltaworks.engine.writers.append import AppendWriter
 from deltaworks.engine.writers.late_rows import number_anew
 from deltaworks.engine.writers.patches import versions_in
 from deltaworks.engine.writers.stateful import StatefulWriter
+from deltaworks.engine.writers.view import ViewWriter
 from deltaworks.errors import LakeError
 from deltaworks.settings import Settings
-from deltaworks.words.keeping import Aggregate, Append, Raw, Stateful
+from deltaworks.words.keeping import Append, Raw
 
 RANGES_MAX = 100
 """Into so many ranges the ingest batches are put together: each is a condition on every row."""
@@ -53,11 +54,28 @@ Ranges = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """What came of one range: rows of the table.
+
+    `read`: rows of bronze in the ingest batches of the range, or all rows of the inputs of a table that is computed.
+    """
+
+    since: datetime
+    until: datetime
+    read: int
+    gone: int = 0
+    come: int = 0
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Backfilled:
     """What was staged, and how many rows of the table went and came.
 
     `batches`: how many ingest batches were taken again, and `read`: the rows of bronze in them; both 0 where the inputs
-    stayed as they were.
+    stayed as they were. `ranges`: what came of each range. Rows that went or came outside of all of them, in a stretch
+    that begins before one or under a key that has moved, are in `gone` and `come` alone. `above`: the tables above that
+    the change has reached.
     """
 
     staged: Staged
@@ -65,12 +83,14 @@ class Backfilled:
     come: int
     batches: int = 0
     read: int = 0
+    ranges: tuple[Recomputed, ...] = ()
+    above: tuple[str, ...] = ()
 
 
 def refuse(table: str, catalog: Catalog) -> None:
     """Raise LakeError for a table without a range: there no row says when it happened."""
     declared = catalog[table]
-    if _has_range(declared):
+    if declared.has_range:
         return
     if isinstance(declared.table.kept_as, Raw):
         raise LakeError(table, "is what came, and cannot be computed again", "Name a table above it")
@@ -81,37 +101,25 @@ def refuse(table: str, catalog: Catalog) -> None:
     raise LakeError(table, "has no range of event time that could be taken again", next_step)
 
 
-def has_events(declared: Declared) -> bool:
-    """Whether a table keeps events with their time."""
-    return isinstance(declared.table.kept_as, Append) and declared.table.event_time is not None
-
-
-def _has_range(declared: Declared) -> bool:
-    """Whether its rows are events, or have a place in time that stays theirs."""
-    kept_as, event_time = declared.table.kept_as, declared.table.event_time
-    is_placed = isinstance(kept_as, Stateful) or (isinstance(kept_as, Aggregate) and event_time in kept_as.keys)
-    return has_events(declared) or is_placed
-
-
 def _below_with_range(catalog: Catalog, table: str) -> list[str]:
     """The tables with a range that this one is made from."""
     return [
-        name for name, one in catalog.tables.items() if _has_range(one) and table in with_those_above(catalog, name)[1:]
+        name for name, one in catalog.tables.items() if one.has_range and table in with_those_above(catalog, name)[1:]
     ]
 
 
 def stage(
-    table: str, *, since: datetime, until: datetime, catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings
+    table: str, *, ranges: Sequence[Part], catalog: Catalog, lake: Path, spark: SparkSession, anew: Settings
 ) -> Backfilled:
-    """Compute [since, until) of the table again in the empty lake of `anew`; the tables above it follow.
+    """Compute these ranges of the table again in the empty lake of `anew`; the tables above it follow.
 
     Raises LakeError as `refuse` does, and where a table above is behind.
     """
     refuse(table, catalog)
-    declared, wanted = catalog[table], EventRange(since=since, until=until)
+    declared, wanted = catalog[table], EventRange.of(*ranges)
     patches = versions_in(lake, [table])  # before they are read
     chosen, others = even(table, catalog=catalog, lake=lake)
-    bronze = declared.inputs[0] if has_events(declared) else None
+    bronze = declared.inputs[0] if declared.has_events else None
     held = {} if bronze is None else {bronze: Held(bronze, folder_of(bronze, lake))}
     for name, version in (others | chosen).items():
         for one in laid_out(lake, name, version):
@@ -132,27 +140,53 @@ def stage(
     if bronze is not None:
         source = flow.inputs[bronze].table  # refused rows of these batches are judged in them, not again in a replay
         source.entry = replace(source.entry, position=replace(source.entry.position, replays=()))
-        ranges = _ranges(flow, declared, wanted)
-        exchange = _take_again(flow, declared, ranges, spark, scratch=scratch) if ranges else None
-        batches, read = sum(last - first + 1 for first, last in ranges), _rows_in(source, ranges)
+        taken = _ranges(flow, declared, wanted)
+        each = [_ranges(flow, declared, EventRange.of(one)) for one in ranges] if len(ranges) > 1 else [taken]
+        reads = [_rows_in(source, those) for those in each]
+        exchange = _take_again(flow, declared, taken, spark, scratch=scratch) if taken else None
+        batches, read = sum(last - first + 1 for first, last in taken), _rows_in(source, taken)
     else:
         exchange, batches, read = _compute_again(flow, declared, wanted, spark, scratch=scratch), 0, 0
+        reads = [sum(dataset_of(flow.inputs[name].table.delta).count_rows() for name in declared.inputs)] * len(ranges)
+    before = {name: flow.inputs[name].table.version for name in chosen}
     if exchange is not None:
         for name in list(chosen)[1:]:
             _follow(flow, name, table, exchange, spark)
     staged.write(anew.data)
     gone, come = (0, 0) if exchange is None else (exchange.many_gone, exchange.many_come)
-    return Backfilled(staged=staged, gone=gone, come=come, batches=batches, read=read)
+    return Backfilled(
+        staged=staged, gone=gone, come=come, batches=batches, read=read,
+        ranges=_counted(flow.inputs[table].table, str(declared.table.event_time), ranges, reads, exchange),
+        above=tuple(name for name, version in before.items() if flow.inputs[name].table.version != version),
+    )  # fmt: skip
+
+
+def _counted(
+    own: OwnedTable, event_time: str, ranges: Sequence[Part], reads: Sequence[int], exchange: "_Exchange | None"
+) -> tuple[Recomputed, ...]:
+    """What came of each range, by the event times of the rows that went, came and are there now."""
+    there = dataset_of(own.delta)
+    found = []
+    for (since, until), read in zip(ranges, reads, strict=True):
+        where = EventRange.of((since, until)).holds(event_time)
+        gone, come = (0, 0) if exchange is None else (one.count_rows(filter=where) for one in exchange.files)
+        unchanged = there.count_rows(filter=where) - come
+        found.append(Recomputed(since=since, until=until, read=read, gone=gone, come=come, unchanged=unchanged))
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Exchange:
-    """Rows of the table that gave way, and those that came for them; what stayed as it was is in neither."""
+    """Rows of the table that gave way, and those that came for them; what stayed as it was is in neither.
+
+    `files`: the same rows, gone and come, where they lie.
+    """
 
     gone: Rows
     come: Rows
     many_gone: int
     many_come: int
+    files: tuple[ds.Dataset, ds.Dataset]
 
 
 def _ranges(flow: Flow, declared: Declared, wanted: EventRange) -> Ranges:
@@ -167,9 +201,9 @@ def _ranges(flow: Flow, declared: Declared, wanted: EventRange) -> Ranges:
     assert event_time is not None, "refused before"
     within = declared.table.kept_as.within
     upto = own.entry.position.batches.get(declared.inputs[0], 0)
-    early = wanted.since - declared.table.future_max - within
-    near = EventRange(since=early, until=wanted.until + within)
-    refused_since = ds.field("timestamp") >= pa.scalar(early, pa.timestamp("us", "UTC"))
+    early = declared.table.future_max + within
+    near = wanted.widened(before=early, after=within)
+    refused_since = ds.field("timestamp") >= pa.scalar(wanted.since - early, pa.timestamp("us", "UTC"))
     found = [
         _batches(own, wanted.holds(event_time)),
         _batches(flow.sides[declared.name]["quarantine"], refused_since),
@@ -254,7 +288,7 @@ def _compute_again(
     version = own.version
     committer = Committer(spark=spark, arrow_bytes_max=flow.settings.arrow_bytes_max, guard=lambda: None)
     writer = next(one for one in flow.writers if one.declared.name == declared.name)
-    assert isinstance(writer, AggregateWriter | StatefulWriter)
+    assert isinstance(writer, AggregateWriter | StatefulWriter | ViewWriter)
     try:
         writer.compute_again(spark, committer, wanted)
     except TooMuchError:
@@ -265,8 +299,9 @@ def _compute_again(
         finding = f"its transform cannot compute some row: {told(error, declared.transform)}"
         raise LakeError(own.name, finding, f'Mend it, or run "deltaworks rebuild {own.name}"') from None
     flow.open_anew(declared.name)
-    # groups of other times stay; stretches may begin before the range
-    among = wanted.holds(str(event_time)) if isinstance(writer, AggregateWriter) else None
+    # groups of other times stay; stretches may begin before the range, and the time of a key may be another now
+    stays = not isinstance(writer, StatefulWriter) and event_time in declared.keys
+    among = wanted.holds(str(event_time)) if stays else None
     return _exchanged(own, version, among, spark, scratch, bytes_max=flow.settings.arrow_bytes_max)
 
 
@@ -301,7 +336,8 @@ def _exchanged(
         gone, come = small
     else:
         gone, come = (spark.read.schema(spark_schema(schema)).parquet(file) for file in files.values())
-    return _Exchange(gone=gone, come=come, many_gone=found["gone"], many_come=found["come"])
+    there = ds.dataset(files["gone"], format="parquet"), ds.dataset(files["come"], format="parquet")
+    return _Exchange(gone=gone, come=come, many_gone=found["gone"], many_come=found["come"], files=there)
 
 
 def _read(files: Iterable[str], schema: pa.Schema, bytes_max: int) -> list[pa.Table] | None:

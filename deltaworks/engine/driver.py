@@ -21,6 +21,7 @@ from deltaworks import catalog as catalogs
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
+from deltaworks.engine.beside import Beside
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.caution import Caution, caution_after
 from deltaworks.engine.clocks import Clocks
@@ -155,6 +156,7 @@ class Driver:
         self._obey_waiting(spark)
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)
+        self.beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
         outlets.start()
@@ -171,6 +173,7 @@ class Driver:
             with self.lock:
                 self.stopping = True
             query.stop()
+            self._ask(self.beside.close)
         self._leave(flow, closing, outlets)
 
     def _leave(self, flow: Flow, closing: Closing, outlets: Outlets) -> None:
@@ -319,6 +322,8 @@ class Driver:
             asks = ended or time.monotonic() - self._asked_at >= ASK_SECONDS
             if asks:
                 self._asked_at = time.monotonic()
+            if asks and not self.drain:
+                self._ask(self.beside.look)
             if self.caution.deaths and not self._took_all:
                 took = ended or _has_taken_all(query)
                 # asked last: what was put off for another query counts as taken by this one

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder, write_private
-from deltaworks.settings import Settings
+from deltaworks.settings import ROOT, Settings
 
 USERS = ("admin", "viewer")
 _EVERY_SECONDS_STARTING, _EVERY_SECONDS_READY = 1.0, 5.0  # each question costs the api-server three queries
@@ -73,6 +73,7 @@ def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
     return {
         "core": {
             "dags_folder": str(settings.project / "dags"),
+            "plugins_folder": str(ROOT / "deltaworks" / "supervise" / "plugins"),
             "load_examples": "False",
             "executor": "LocalExecutor",
             "parallelism": "4",  # a forked worker each

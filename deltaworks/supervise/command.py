@@ -42,15 +42,11 @@ class CommandOperator(BaseOperator):
     def __init__(
         self,
         *,
-        app: str,
-        table: str | None,
-        kind: str,
-        project: Path,
-        arguments: Mapping[str, object] | None = None,
+        trigger: "CommandTrigger",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.trigger = CommandTrigger(app=app, table=table, kind=kind, project=str(project), arguments=arguments)
+        self.trigger = trigger
         classpath, made_of = self.trigger.serialize()
         self.start_trigger_args = StartTriggerArgs(trigger_cls=classpath, trigger_kwargs=made_of, next_method="execute")
 
@@ -70,12 +66,12 @@ class CommandTrigger(BaseTrigger):
     ) -> None:
         BaseTrigger.__init__(self)
         self.app, self.table, self.kind, self.project = app, table, kind, project
-        self.arguments = dict(arguments or {})
+        self.arguments: Mapping[str, object] = arguments or {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where this class is and what it is made of."""
         what = {"app": self.app, "table": self.table, "kind": self.kind}
-        return (_TRIGGER, {**what, "arguments": self.arguments, "project": self.project})
+        return (_TRIGGER, {**what, "arguments": dict(self.arguments), "project": self.project})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Send, wait, end the task."""

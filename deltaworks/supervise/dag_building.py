@@ -8,13 +8,16 @@ file that does need the tables (maintenance.py).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from airflow.sdk import DAG, TaskGroup, get_parsing_context
+from airflow.sdk import DAG, Param, TaskGroup, get_parsing_context
+from airflow.utils.types import DagRunType
 
 from deltaworks.catalog import Catalog, Declared, load
 from deltaworks.errors import DeclarationError
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import gold
-from deltaworks.supervise.command import CommandOperator
+from deltaworks.supervise.command import CommandOperator, CommandTrigger
+from deltaworks.supervise.days import Days
+from deltaworks.supervise.replay import ReplayOperator
 from deltaworks.supervise.stream import StreamOperator
 
 # fixed: without a start date a continuous DAG runs once and never again (Airflow 3.3.2)
@@ -22,6 +25,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 MAINTAIN_EVERY = "*/10 * * * *"
 VACUUM_EVERY = "@daily"
 EXPIRE_EVERY = "@daily"
+AT_ONCE = 16
+"""Runs of a table's replay: days that wait together are computed together."""
 
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
@@ -56,6 +61,41 @@ def maintenance_dags(settings: Settings) -> Iterator[DAG]:
                 f"expire__{app}", settings, app, catalog, kind="expire", schedule=EXPIRE_EVERY, which=_expires,
                 does=f"Deletes rows of {app}'s tables that are older than their keep_days",
             )  # fmt: skip
+
+
+def replay_dags(settings: Settings) -> Iterator[DAG]:
+    """A DAG for each table of which a range can be computed again; raises DeclarationError while one is wrong."""
+    catalog = load(settings.project)
+    for name in settings.replays:
+        if not catalog[name].has_range:  # raises, with the nearest name
+            finding = f"{name} has no range of event time, so no day of it can be replayed"
+            raise DeclarationError("deltaworks.toml [replays]", finding, "Take it out, or name a table that has one")
+    for name, table in catalog.tables.items():
+        if table.has_range and _wanted(f"replay__{name}"):
+            yield _replay_dag(settings, table, settings.replays.get(name))
+
+
+def _replay_dag(settings: Settings, table: Declared, cron: str | None) -> DAG:
+    when = f"Every night (`{cron}`, UTC) for the day before." if cron else "Only by hand or as a backfill."
+    with DAG(
+        f"replay__{table.name}",
+        description=f"Computes a day of {table.name} again, with the code and rules of now",
+        doc_md=_REPLAY_DOC.format(table=table.name, when=when),
+        schedule=Days(cron),
+        start_date=START,
+        catchup=False,
+        max_active_runs=AT_ONCE,
+        is_paused_upon_creation=False,
+        tags=["deltaworks", "replay", table.table.app],
+        params={
+            "plan_only": Param(
+                default=False, type="boolean", title="Only see what would be done",
+                description="Computes it and tells the counts; nothing is published",
+            )
+        },
+    ) as dag:  # fmt: skip
+        ReplayOperator(task_id="replay", app=table.table.app, table=table.name, project=settings.project)
+    return dag
 
 
 def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: str) -> DAG:
@@ -100,14 +140,17 @@ def _orders_dag(
             catchup=False,
             max_active_runs=1,
             is_paused_upon_creation=False,
+            # a backfill would order for the past what can only be done now
+            allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],  # type: ignore[list-item]  # it wants a private twin
             tags=["deltaworks", "maintenance"],
         ) as dag,
         TaskGroup(kind),
     ):
         for table in sorted(filter(which, catalog.app(app)), key=lambda table: table.name):
-            CommandOperator(
-                task_id=table.name, app=app, table=table.name, kind=kind, project=settings.project, arguments=arguments
+            trigger = CommandTrigger(
+                app=app, table=table.name, kind=kind, project=str(settings.project), arguments=arguments
             )
+            CommandOperator(task_id=table.name, trigger=trigger)
     return dag
 
 
@@ -128,6 +171,20 @@ def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:
             *([f"**The tables cannot be read now:** {finding}"] if finding else owned),
         ]
     )
+
+
+_REPLAY_DOC = """A day (UTC) of **{table}** is computed again beside the stream, with the code and rules of now, and
+published in its place; the tables above follow what changed. Rows that come out as they were stay.
+
+{when} A range of days: *Trigger*, then *Backfill*. One day: *Trigger* with the day, such as 2026-11-20, as partition
+key. Days that wait at the same time are computed together; each run's return value tells its own rows read, written,
+gone and unchanged, and which tables above changed. Skipped while the app is stopped.
+
+Marking a run failed or clearing it does not stop what was ordered: `deltaworks commands cancel NUMBER` does. A run that
+is cleared orders its day again, which changes nothing where all is as it should be.
+
+From a terminal, without Airflow: `deltaworks backfill {table} --from DAY --to DAY`.
+"""
 
 
 def _first_line(doc: str) -> str:

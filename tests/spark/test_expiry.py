@@ -257,7 +257,7 @@ def test_what_has_gone_does_not_come_back(spark: SparkSession, tmp_path: Path, h
             rebuild.stage(table, catalog=owner.catalog, lake=settings.lake, spark=spark, anew=anew)
         elif how == "backfill":
             backfill.stage(
-                table, since=START - 20 * DAY, until=START + 20 * DAY, catalog=owner.catalog, lake=settings.lake,
+                table, ranges=[(START - 20 * DAY, START + 20 * DAY)], catalog=owner.catalog, lake=settings.lake,
                 spark=spark, anew=anew,
             )  # fmt: skip
         if how != "replay":

@@ -115,7 +115,7 @@ def test_a_backfill_by_another_filter_takes_what_was_left_out(spark: SparkSessio
 
     (shop.data / "staged" / "one").mkdir(parents=True)
     backfill.stage(
-        LARGE, since=START + apart, until=START + apart + timedelta(hours=1), catalog=owner.catalog, lake=shop.lake,
+        LARGE, ranges=[(START + apart, START + apart + timedelta(hours=1))], catalog=owner.catalog, lake=shop.lake,
         spark=spark, anew=shop.changed(data=shop.data / "staged" / "one"),
     )  # fmt: skip
     carry_out(owner, command("publish", LARGE, folder="one"))

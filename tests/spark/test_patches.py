@@ -92,7 +92,7 @@ def test_backfill_takes_a_row_with_its_patch(spark: SparkSession, tmp_path: Path
                       anew=settings.changed(data=tmp_path / name), keys_min=1)  # fmt: skip
         found += [] if proof.verdict == "proved" else [proof]
         if name == "before":
-            backfill.stage(VIEWS, since=START, until=START + timedelta(hours=1), catalog=owner.catalog, lake=lake,
+            backfill.stage(VIEWS, ranges=[(START, START + timedelta(hours=1))], catalog=owner.catalog, lake=lake,
                            spark=spark, anew=settings.changed(data=folder))  # fmt: skip
             carry_out(owner, command("publish", VIEWS, number=4, folder=name))
             owner.turn()

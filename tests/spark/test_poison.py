@@ -479,7 +479,7 @@ def test_row_that_a_backfill_takes_away_is_left_out_no_more(spark: SparkSession,
     owner.start()
 
     backfill.stage(
-        "silver.notes", since=START, until=START + timedelta(minutes=15), catalog=owner.catalog,
+        "silver.notes", ranges=[(START, START + timedelta(minutes=15))], catalog=owner.catalog,
         lake=owner.settings.lake, spark=spark, anew=staged(owner, "one"),
     )  # fmt: skip
     carry_out(owner, command("publish", "silver.notes", folder="one"))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -43,10 +44,10 @@ def words_of(number: int) -> int:
     return number % 8
 
 
-def send(settings: Settings, first: int, count: int) -> None:
-    """Send numbered notes of one day."""
+def send(settings: Settings, first: int, count: int, *, day: int = 0) -> None:
+    """Send numbered notes of one day, so many days after the first."""
     producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
-    at = int(START.timestamp() * 1000)
+    at = int((START + timedelta(days=day)).timestamp() * 1000)
     for number in range(first, first + count):
         note = {"note_id": f"n{number}", "written_at": at + number, "member_id": 1, "words": words_of(number)}
         producer.produce("notes", json.dumps(note), key=str(number))

@@ -28,7 +28,6 @@ def scratch_project(postgres: str, port: int, folder: Path) -> Iterator[Settings
     `postgres` is the superuser's address of a scratch server on `port`.
     """
     data, project = folder / "data", folder / "project"
-    (data / "secrets").mkdir(parents=True)
     project.mkdir()
     for name in ("deltaworks.toml", "topics.toml"):
         shutil.copy(ROOT / name, project)
@@ -37,18 +36,26 @@ def scratch_project(postgres: str, port: int, folder: Path) -> Iterator[Settings
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
     python.chmod(0o755)
-    (data / "secrets" / "deltaworks").write_text("sesame")
-    _fresh_database(postgres)
-    settings = Settings.load(project, environment={}, data=data, port_control=port, spark_python=python)
-    with Store(settings.control_dsn()) as store:
-        store.migrate()
-        store.declare_apps(["shop", "web"])
+    loaded = Settings.load(project, environment={}, data=data, spark_python=python)
+    settings = control_of(postgres, port, loaded)
     try:
         yield settings
     finally:
         with Store(settings.control_dsn()) as store:
             for app in store.apps():
                 launch.kill(settings, store, app.name)
+
+
+def control_of(postgres: str, port: int, settings: Settings) -> Settings:
+    """Give the settings with a fresh control store that has the apps `shop` and `web`, on the server as above."""
+    settings.secrets.mkdir(parents=True)
+    (settings.secrets / "deltaworks").write_text("sesame")
+    _fresh_database(postgres)
+    settings = settings.changed(port_control=port)
+    with Store(settings.control_dsn()) as store:
+        store.migrate()
+        store.declare_apps(["shop", "web"])
+    return settings
 
 
 def run_in_this_session(settings: Settings, app: str) -> "subprocess.Popen[bytes]":

@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_a_table_is_aligned_and_says_what_it_is(sql: Sql) -> None:
         "2026-11-20    2000    20.10",
         "2026-11-21    2100    21.10",
     ]
-    assert told.startswith("2 rows in 0.")
+    assert re.match(r"2 rows in \d+\.\d+ s", told)
 
 
 def test_nulls_times_and_control_characters_can_be_read(sql: Sql) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deltaworks.control import Store
+from deltaworks.control.commands import RECOMPUTE
 from deltaworks.errors import CommandError, ControlError
 
 
@@ -266,3 +267,55 @@ def test_unknown_order_is_an_error(store: Store) -> None:
         store.command(99)
     with pytest.raises(CommandError, match="command 99: there is none"):
         store.finish(99, {})
+
+
+def recompute(store: Store, table: str = "gold.days", *, plan_only: bool = False) -> int:
+    """Order a recomputation of a table of app shop."""
+    arguments = {"from": "2026-11-20", "to": "2026-11-21", "plan_only": plan_only}
+    return store.send(app="shop", table=table, kind=RECOMPUTE, arguments=arguments, by="ann", reason="late")
+
+
+def test_recomputations_hold_no_other_order_up(store: Store) -> None:
+    """They have a queue of their own: a compaction is taken while one runs, and one while a compaction runs."""
+    epoch = own(store)
+    number, compaction = recompute(store), send(store)
+
+    (taken,) = store.take_recomputations("shop", epoch=epoch, many=9)
+    other = store.take("shop", epoch=epoch)
+    more = recompute(store)
+
+    assert taken.id == number
+    assert other is not None
+    assert other.id == compaction
+    assert store.take_recomputations("shop", epoch=epoch, many=9) == []  # one at a time
+    store.finish(number, {}, epoch=epoch)
+    assert [one.id for one in store.take_recomputations("shop", epoch=epoch, many=9)] == [more]
+    assert store.take("shop", epoch=epoch) is None
+
+
+def test_recomputations_of_a_table_are_taken_together(store: Store) -> None:
+    """The oldest with those of its table that are for the same, no more than wanted; the others wait."""
+    epoch = own(store)
+    plan = recompute(store, plan_only=True)
+    first, other, second, third = (recompute(store, table) for table in ("a.a", "b.b", "a.a", "a.a"))
+
+    for expected in ([plan], [first, second], [other], [third]):
+        taken = store.take_recomputations("shop", epoch=epoch, many=2)
+        assert [one.id for one in taken] == expected
+        for one in taken:
+            assert (one.state, one.epoch) == ("running", epoch)
+            store.finish(one.id, {}, epoch=epoch)
+    assert store.take_recomputations("shop", epoch=epoch, many=2) == []
+
+
+def test_recomputations_go_to_the_living_owner_alone(store: Store) -> None:
+    """What an owner leaves waits for the next one; other orders in its hand do not."""
+    epoch = own(store)
+    number, compaction = recompute(store), send(store)
+    assert store.take_recomputations("shop", epoch=epoch - 1, many=9) == []
+    assert len(store.take_recomputations("shop", epoch=epoch, many=9)) == 1
+    assert store.take("shop", epoch=epoch) is not None
+
+    assert store.requeue_running("shop", epoch + 1, kind=RECOMPUTE) == 1
+
+    assert [store.command(one).state for one in (number, compaction)] == ["queued", "running"]

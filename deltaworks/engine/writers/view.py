@@ -12,6 +12,7 @@ from deltaworks.catalog import Declared
 from deltaworks.engine.collect import collected
 from deltaworks.engine.commit import Committer, Rows, pruning
 from deltaworks.engine.entry import Counts, Unfit
+from deltaworks.engine.event_range import EventRange
 from deltaworks.engine.feed import changes, shown, snapshot
 from deltaworks.engine.halves import TooManyError, Try
 from deltaworks.engine.lake import TooMuchError
@@ -114,6 +115,26 @@ class ViewWriter:
         self._reach()
         self.progress.replayed(command)
         return self._bring(spark, committer, touched, tried_again=True)
+
+    def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
+        """Compute the keys again that have a row in a range of the table's own event time, or would have one now.
+
+        From the inputs as they are. Raises TooMuchError where these are too many.
+        """
+        event_time, bytes_max = self.declared.table.event_time, committer.arrow_bytes_max
+        assert event_time is not None, "asked for tables that have a range only"
+        here = {source.table.name: self.after(source) or 0 for source in self.sources}
+        self.progress.over_tables(here, ingest_seq=None)
+        names = self.key_schema.names
+        had = self.table.read(names, where=wanted.holds(event_time), bytes_max=bytes_max)
+        computed: Rows = self._ordinary(spark, self.input_rows.whole(spark, bytes_max))
+        if (out := self._left_out(self.progress.unfit)).num_rows:
+            computed = only(spark, computed, out, how="left_anti")
+        assert isinstance(computed, DataFrame), "of a DataFrame comes one"
+        come = collected(computed.where(wanted.holds_spark(event_time)).select(*names).distinct())
+        if come is None:
+            raise TooMuchError
+        self._bring(spark, committer, Touched(self._distinct([had, self._keys(come)]), 0))
 
     def _reach(self) -> None:
         self.progress.over_tables(

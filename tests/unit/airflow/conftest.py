@@ -12,6 +12,7 @@ import pytest
 # before anything imports Airflow: it writes its default configuration where this points
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(Path(__file__).parents[3] / "deltaworks" / "supervise" / "plugins")
 
 from deltaworks.control import Store
 from deltaworks.settings import ROOT, Settings

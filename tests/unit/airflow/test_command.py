@@ -115,7 +115,7 @@ def test_a_stopped_app_is_skipped(store: Store, settings: Settings, *, sent_befo
 
 def test_the_task_starts_in_the_triggerer(settings: Settings) -> None:
     """No worker process for sending and waiting: what the scheduler stores makes the same trigger."""
-    task = CommandOperator(task_id="t", app="shop", table="silver.orders", kind="compact", project=settings.project)
+    task = CommandOperator(task_id="t", trigger=compact(settings))
 
     assert task.start_from_trigger
     assert task.start_trigger_args is not None

@@ -21,7 +21,7 @@ def test_all_dags_are_built_and_can_be_stored() -> None:
     bag = parse()
 
     assert bag.import_errors == {}
-    assert set(bag.dags) == DAGS
+    assert {name for name in bag.dags if not name.startswith("replay__")} == DAGS
     for dag in bag.dags.values():
         assert DagSerialization.to_dict(dag)
         assert dag.is_paused_upon_creation is False
@@ -73,11 +73,10 @@ def test_a_wrong_table_is_one_import_error_and_no_app_loses_its_supervisor(setti
     bag = parse()
 
     assert {"stream__shop", "stream__web", "daily_report"} == set(bag.dags)
-    assert len(bag.import_errors) == 1
-    ((file, error),) = bag.import_errors.items()
-    assert file.endswith("maintenance.py")
-    assert "DeclarationError" in error
-    assert "gold/daily_orders/table.py" in error
+    assert {Path(file).name for file in bag.import_errors} == {"maintenance.py", "replay.py"}
+    for error in bag.import_errors.values():
+        assert "DeclarationError" in error
+        assert "gold/daily_orders/table.py" in error
     assert "cannot be read now" in (bag.dags["stream__web"].doc_md or "")
 
 

@@ -1,0 +1,149 @@
+"""Recomputations that are ordered one by one, and worked on together in a process beside the owner."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaworks import processes
+from deltaworks.control import Command, Lease, Store
+from deltaworks.control.commands import RECOMPUTE
+from deltaworks.engine.beside import Beside
+from deltaworks.engine.checker import Picture, check
+from tests.broken_rules import Shop
+from tests.flows import START, Log, Owner, carry_out
+from tests.scratch_postgres import scratch_postgres
+from tests.spark.test_backfill import DAY, TABLE, days, shown
+from tests.unit.launching import control_of
+
+RIGHT, WRONG = "'^/'", "'^/c'"
+Wrong = tuple[Owner, Store, Lease]
+
+
+@pytest.fixture(scope="module")
+def wrong(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
+    """Give the owner of a lake whose rule was wrong on all of three days, its store and its lease."""
+    folder = tmp_path_factory.mktemp("wrong")
+    project = Shop(folder / "project")
+    with scratch_postgres() as server:
+        settings = control_of(server.dsn, server.port, project.settings(folder / "data"))
+        with Store(settings.control_dsn()) as store:
+            lease = store.acquire("web", owner="stream", seconds=3600, pid=1, process_started="1")
+            project.edit("silver/page_views.yml", RIGHT, WRONG)
+            owner, log = Owner(spark, settings, "web"), Log()
+            for part in days(3):
+                log.send(part)
+                owner.take(log.batch())
+            project.edit("silver/page_views.yml", WRONG, RIGHT)
+            owner.start()
+            owner.flow.settle()
+            yield owner, store, lease
+
+
+def order(store: Store, day: int, *, plan_only: bool = False) -> int:
+    """Order the range around one of the days."""
+    since = START + day * 4 * DAY - DAY
+    given = {"from": since.isoformat(), "to": (since + 2 * DAY).isoformat(), "plan_only": plan_only}
+    return store.send(app="web", table=TABLE, kind=RECOMPUTE, arguments=given, by="ann", reason=f"day {day}")
+
+
+def worked(
+    wrong: Wrong, until: Callable[[], bool], *, beside: Beside | None = None, seconds_max: float = 240
+) -> Beside:
+    """Do what the driver does, until something holds."""
+    owner, store, lease = wrong
+    beside = beside or Beside(store, owner.settings, app="web", epoch=lease.epoch)
+    deadline = time.monotonic() + seconds_max
+    while not until():
+        assert time.monotonic() < deadline
+        beside.look()
+        if (command := store.take("web", epoch=lease.epoch)) is not None:
+            store.finish(command.id, carry_out(owner, command), epoch=lease.epoch)
+            owner.turn()
+            owner.flow.settle()
+        time.sleep(0.1)
+    return beside
+
+
+def ended(store: Store, numbers: list[int]) -> list[Command]:
+    """Give the orders, if all have ended."""
+    found = [store.command(number) for number in numbers]
+    return found if all(one.finished for one in found) else []
+
+
+def test_days_that_wait_are_computed_together(wrong: Wrong) -> None:
+    """First only seen, then done: each order is told its own rows; another order of the app is not held up."""
+    owner, store, _ = wrong
+    before = shown(owner)
+    seen = [order(store, 1, plan_only=True)]
+    beside = worked(wrong, lambda: bool(ended(store, seen)))
+    unchanged = shown(owner)
+
+    numbers = [order(store, day) for day in (2, 1)]
+    worked(wrong, lambda: bool(ended(store, numbers)), beside=beside)
+    beside.close()
+
+    planned, *done = (store.command(number) for number in (*seen, *numbers))
+    assert {one.state for one in (planned, *done)} == {"done"}
+    assert unchanged == before
+    results = [one.result or {} for one in (planned, *done)]
+    assert all(one["rows_written"] > 0 for one in results)
+    assert [one["together"] for one in results] == [1, 2, 2]
+    assert results[0]["published"] is None
+    assert results[1]["published"] == results[2]["published"] is not None
+    assert results[0] | {"together": 2, "published": results[2]["published"]} == results[2]
+    published = store.commands("web", kind="publish")
+    assert [(one.requested_by, one.reason) for one in published] == [("ann", "day 2 and 1 more")]
+    came = len(shown(owner)[TABLE]) - len(before[TABLE])
+    assert came == sum(one["rows_written"] for one in results[1:])
+    assert owner.verdicts() == {"ok"}
+    with Picture(owner.catalog, owner.settings.lake) as picture:
+        assert check(picture, at_rest=True) == []
+
+
+def test_a_process_that_is_killed_fails_its_orders(wrong: Wrong) -> None:
+    """And nothing is left of it; ordered again, it is done."""
+    _, store, _ = wrong
+    number = order(store, 0)
+    beside = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
+    assert beside.pid is not None
+    family = processes.family(beside.pid)
+    assert len(family) > 1  # its JVM
+
+    beside.kill()
+    worked(wrong, lambda: bool(ended(store, [number])), beside=beside)
+
+    found = store.command(number)
+    assert found.state == "failed"
+    assert "was killed, perhaps for want of memory" in (found.error or "")
+    gone(family)
+
+
+def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> None:
+    """A withdrawn order ends within seconds; one whose owner leaves waits for the next one."""
+    owner, store, lease = wrong
+    number = order(store, 0)
+    beside = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
+    assert beside.pid is not None
+    family = processes.family(beside.pid)
+    store.cancel(number, by="ben", reason="not now")
+    worked(wrong, lambda: bool(ended(store, [number])), beside=beside, seconds_max=30)
+    assert store.command(number).state == "cancelled"
+    gone(family)
+
+    waits = order(store, 0)
+    worked(wrong, lambda: store.command(waits).state == "running", beside=beside)
+    beside.close()
+
+    assert store.command(waits).state == "queued"
+    assert list((owner.settings.data / "staged").iterdir()) == []
+    assert len(store.take_recomputations("web", epoch=lease.epoch, many=9)) == 1
+
+
+def gone(family: list[int]) -> None:
+    """Wait until none of these processes lives."""
+    deadline = time.monotonic() + 60
+    while left := [processes.command_of(pid) for pid in family if processes.started(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
