@@ -105,7 +105,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     topics: dict[str, TopicSettings] = {}
     source: SourceSettings | None = None
     processes: dict[str, ProcessSettings] = {}
-    replays: dict[str, str] = {}
+    replays: dict[str, Annotated[str, Meta(pattern=r"^\S+( \S+){4}$")]] = {}
     """Tables of which the day before is computed again on a schedule: each with a cron expression (UTC)."""
     lease_seconds: Annotated[float, Meta(gt=1)] = 15
     """How long an app stays owned without a renewal."""

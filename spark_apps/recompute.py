@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--app", required=True)
     parser.add_argument("--project", type=Path)
     parser.add_argument("--epoch", type=int, required=True, help="of the owner that took the commands")
+    parser.add_argument("--owner", type=int, required=True, help="its process: this one ends with it")
     parser.add_argument("commands", type=int, nargs="+", help="their numbers; all of one table")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -25,14 +26,16 @@ def main() -> int:
     settings = Settings.load(given.project)
     try:
         with Store(settings.control_dsn()) as store:
-            Recompute(settings, store, app=given.app, epoch=given.epoch, numbers=given.commands).run()
+            orders = Recompute(
+                settings, store, app=given.app, epoch=given.epoch, owner=given.owner, numbers=given.commands
+            )
+            return orders.run()
     except DeltaworksError as error:
         logging.getLogger("deltaworks").error("%s", error)  # an expected error is one line
         return 3
-    except Exception:
+    except BaseException:  # a panic in delta-rs is no Exception, and the JVM's threads would keep the process
         logging.getLogger("deltaworks").exception("the recomputation failed")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -62,11 +62,12 @@ class Commands(Apps):
 
     def send(
         self, *, app: str, table: str | None, kind: str, arguments: Mapping[str, object], by: str, reason: str,
-        timeout_seconds: float | None = None,
+        timeout_seconds: float | None = None, call: uuid.UUID | None = None,
     ) -> int:  # fmt: skip
         """Queue an order and return its number; `by` and `reason` are its audit and may not be empty.
 
-        `timeout_seconds`: from when its owner takes it; then it is given up between two steps.
+        `timeout_seconds`: from when its owner takes it; then it is given up between two steps. `call`: sent again under
+        the same one, after an answer was lost, it is the same order.
         """
         for name, text in (("by", by), ("reason", reason)):
             if not text.strip():
@@ -78,7 +79,7 @@ class Commands(Apps):
             on conflict (call) do update set kind = excluded.kind returning {columns}"""
         values: dict[str, object] = {"app": app, "table": table, "kind": kind, "arguments": payload(arguments)}
         # the call's own id: sent again over a new connection, the order is queued once
-        values |= {"by": storable_text(by), "reason": storable_text(reason), "call": uuid.uuid4()}
+        values |= {"by": storable_text(by), "reason": storable_text(reason), "call": call or uuid.uuid4()}
         values["timeout"] = timeout_seconds
         sent = self._one(queue, values, _COMMAND)
         if sent is None:
@@ -115,23 +116,31 @@ class Commands(Apps):
         values = {"app": app, "epoch": epoch, "call": uuid.uuid4(), "beside": RECOMPUTE}
         return self._one(claim, values, _COMMAND)
 
-    def take_recomputations(self, app: str, *, epoch: int, many: int) -> list[Command]:
+    def take_recomputations(self, app: str, *, epoch: int, many: int, settled_seconds: float = 0.0) -> list[Command]:
         """Claim the oldest queued recomputation and those of the same table with the same `plan_only`, oldest first.
 
-        At most so `many`; none if one of the app is running, or `epoch` has no valid lease.
+        At most so `many`; none if one of the app is running, or `epoch` has no valid lease. None either while others of
+        that table come: until none has come for `settled_seconds`, or the oldest has waited for five times as long.
         """
         claim = """
             with owner as (
                 select epoch from leases where app = %(app)s and epoch = %(epoch)s and until > now()
+            ), waiting as (
+                select id, table_name, arguments -> 'plan_only' as plan_only,
+                    extract(epoch from now() - requested_at) as seconds
+                from commands where app = %(app)s and kind = %(beside)s and state = 'queued'
             ), oldest as (
-                select table_name, arguments -> 'plan_only' as plan_only from commands
-                where app = %(app)s and kind = %(beside)s and state = 'queued' order by id limit 1
+                select one.id, one.table_name, one.plan_only from waiting one where
+                    one.id = (select min(id) from waiting) and (
+                        one.seconds >= 5 * %(settled)s or %(settled)s <= (
+                            select min(seconds) from waiting where table_name is not distinct from one.table_name))
             ), next as (
-                select commands.id from commands left join oldest on oldest.table_name = commands.table_name
+                select commands.id from commands left join oldest
+                    on oldest.table_name is not distinct from commands.table_name
                     and oldest.plan_only is not distinct from commands.arguments -> 'plan_only'
                 where app = %(app)s and kind = %(beside)s and (
                     taken_by = %(call)s and state = 'running'
-                    or state = 'queued' and oldest.table_name is not null
+                    or state = 'queued' and oldest.id is not null
                     and not exists (
                         select from commands where app = %(app)s and state = 'running' and kind = %(beside)s))
                 order by commands.id limit %(many)s
@@ -142,6 +151,7 @@ class Commands(Apps):
             from next where commands.id = next.id and exists (select from owner)
             returning {columns}"""
         values = {"app": app, "epoch": epoch, "call": uuid.uuid4(), "beside": RECOMPUTE, "many": many}
+        values["settled"] = settled_seconds
         return sorted(self._all(claim, values, _COMMAND), key=lambda one: one.id)
 
     def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> Command:

@@ -75,7 +75,7 @@ class Backfilled:
     `batches`: how many ingest batches were taken again, and `read`: the rows of bronze in them; both 0 where the inputs
     stayed as they were. `ranges`: what came of each range. Rows that went or came outside of all of them, in a stretch
     that begins before one or under a key that has moved, are in `gone` and `come` alone. `above`: the tables above that
-    the change has reached.
+    followed.
     """
 
     staged: Staged
@@ -148,7 +148,7 @@ def stage(
     else:
         exchange, batches, read = _compute_again(flow, declared, wanted, spark, scratch=scratch), 0, 0
         reads = [sum(dataset_of(flow.inputs[name].table.delta).count_rows() for name in declared.inputs)] * len(ranges)
-    before = {name: flow.inputs[name].table.version for name in chosen}
+    before = {name: flow.inputs[name].table.data_version for name in chosen}
     if exchange is not None:
         for name in list(chosen)[1:]:
             _follow(flow, name, table, exchange, spark)
@@ -157,7 +157,7 @@ def stage(
     return Backfilled(
         staged=staged, gone=gone, come=come, batches=batches, read=read,
         ranges=_counted(flow.inputs[table].table, str(declared.table.event_time), ranges, reads, exchange),
-        above=tuple(name for name, version in before.items() if flow.inputs[name].table.version != version),
+        above=tuple(name for name, version in before.items() if flow.inputs[name].table.data_version != version),
     )  # fmt: skip
 
 

@@ -4,51 +4,71 @@ It needs a Spark of its own, behind the streams. What it computed the owner publ
 """
 
 import logging
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from deltaworks.control.commands import RECOMPUTE
 from deltaworks.control.store import Store
+from deltaworks.engine.recompute import FOLDER, LEFT
+from deltaworks.engine.trimming import STAGED
 from deltaworks.errors import CommandError
 from deltaworks.settings import ROOT, Settings
 
 TOGETHER_MAX = 31
 """So many ranges of a table are computed in one go."""
-END_SECONDS_MAX = 5.0
+SETTLED_SECONDS = 2.0
+"""A backfill's runs come one after the other: so long after the last one they are taken, together."""
+LOOK_SECONDS = 2.0
+"""Between two questions whether any wait."""
+END_SECONDS_MAX = 8.0
+"""Spark's end, and what the process then removes."""
 log = logging.getLogger("deltaworks.beside")
 
 
 class Beside:
     """Takes an app's recomputations for the owner of this epoch, and has them worked on."""
 
-    def __init__(self, store: Store, settings: Settings, *, app: str, epoch: int) -> None:
-        """Nothing runs before `look`."""
-        self.store, self.settings, self.app, self.epoch = store, settings, app, epoch
+    def __init__(
+        self, store: Store, settings: Settings, *, app: str, epoch: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Nothing runs before `look`; `clock` gives seconds."""
+        self.store, self.settings, self.app, self.epoch, self._clock = store, settings, app, epoch, clock
         self._child: subprocess.Popen[bytes] | None = None
         self._numbers: list[int] = []
-
-    def look(self) -> None:
-        """Begin what waits if nothing runs; write how it ended what has ended without a word of its own."""
-        if self._child is None:
-            orders = self.store.take_recomputations(self.app, epoch=self.epoch, many=TOGETHER_MAX)
-            if orders:
-                self._start([one.id for one in orders])
-                log.info("commands %s: recompute %s", self._numbers, orders[0].table_name)
-        elif (code := self._child.poll()) is not None:
-            self._end(code)
-            self._child = None
+        self._looked_at = -LOOK_SECONDS
+        self._is_sure = False  # that no order is taken which nobody works on: an answer of the store may have been lost
 
     @property
     def pid(self) -> int | None:
         """Of the process, while there is one."""
         return None if self._child is None else self._child.pid
 
-    def kill(self) -> None:
-        """End it at once, if there is one; its orders fail at the next look."""
+    def look(self) -> None:
+        """Begin what waits if nothing runs; see to what has ended."""
         if self._child is not None:
-            self._child.kill()
+            if (code := self._child.poll()) is not None:
+                self._ended(code)
+                self._child = None
+            return
+        if self._clock() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = self._clock()
+        if not self._is_sure:
+            self._put_back()
+        self._is_sure = False
+        orders = self.store.take_recomputations(
+            self.app, epoch=self.epoch, many=TOGETHER_MAX, settled_seconds=SETTLED_SECONDS
+        )
+        self._is_sure = True
+        if orders:
+            self._start([one.id for one in orders])
+            log.info("commands %s: recompute %s", self._numbers, orders[0].table_name)
 
     def close(self) -> None:
         """End it: what it had in hand waits for the next owner."""
@@ -60,24 +80,52 @@ class Beside:
                 self._child.kill()
                 self._child.wait()
             self._child = None
-            self.store.requeue_running(self.app, self.epoch + 1, kind=RECOMPUTE)
+            self._put_back()
+
+    def kill(self) -> None:
+        """End it at once, if there is one; its orders fail at the next look."""
+        if self._child is not None:
+            self._child.kill()
 
     def _start(self, numbers: list[int]) -> None:
         self._numbers = numbers
-        self._child = subprocess.Popen(
-            [
-                sys.executable, str(ROOT / "spark_apps" / "recompute.py"), "--app", self.app,
-                "--project", str(self.settings.project), "--epoch", str(self.epoch),
-                *(str(number) for number in numbers),
-            ],
-            stdin=subprocess.DEVNULL,
-            env=self.settings.inherited(),
-        )  # fmt: skip
+        command = [
+            sys.executable, str(ROOT / "spark_apps" / "recompute.py"), "--app", self.app,
+            "--project", str(self.settings.project), "--epoch", str(self.epoch), "--owner", str(os.getpid()),
+            *(str(number) for number in numbers),
+        ]  # fmt: skip
+        try:
+            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=self.settings.inherited())
+        except OSError as error:  # no memory, no process left: the stream goes on
+            self._fail(f"its process cannot be started ({error.strerror})")
 
-    def _end(self, code: int) -> None:
-        killed = code == -signal.SIGKILL
-        how = "was killed, perhaps for want of memory" if killed else f"ended with {code}"
+    def _ended(self, code: int) -> None:
+        if code in (0, LEFT):
+            self._put_back()
+        else:
+            killed = code == -signal.SIGKILL
+            self._fail(f"its process {'was killed, perhaps for want of memory' if killed else f'ended with {code}'}")
+            self._clear()
+
+    def _fail(self, finding: str) -> None:
+        """Fail what has not ended in order."""
+        logs = f"the logs of app {self.app} and recompute-{self.app}"
         for number in self._numbers:
-            with suppress(CommandError):  # it has ended in order
-                finding = f"its process {how}: see the log of app {self.app}. Order it again"
-                self.store.fail(number, finding, epoch=self.epoch)
+            with suppress(CommandError):
+                self.store.fail(number, f"{finding}: see {logs}. Order it again", epoch=self.epoch)
+
+    def _put_back(self) -> None:
+        """Queue what nobody works on any more, but what was withdrawn: that is cancelled."""
+        self.store.requeue_running(self.app, self.epoch + 1, kind=RECOMPUTE)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove what a process that was killed has staged, unless an order names it that may be carried out yet."""
+        left = list((self.settings.data / STAGED).glob(FOLDER.format(app=self.app) + "*"))
+        if not left:
+            return
+        ordered = [one for one in self.store.commands(self.app, kind="publish") if not one.finished]
+        named = {one.arguments.get("folder") for one in ordered}
+        for folder in left:
+            if folder.name not in named:
+                shutil.rmtree(folder, ignore_errors=True)

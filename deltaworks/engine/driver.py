@@ -156,7 +156,7 @@ class Driver:
         self._obey_waiting(spark)
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)
-        self.beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
+        self.beside = beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
         outlets.start()
@@ -172,8 +172,10 @@ class Driver:
         finally:
             with self.lock:
                 self.stopping = True
-            query.stop()
-            self._ask(self.beside.close)
+            try:
+                self._ask(beside.close)
+            finally:
+                query.stop()
         self._leave(flow, closing, outlets)
 
     def _leave(self, flow: Flow, closing: Closing, outlets: Outlets) -> None:

@@ -9,16 +9,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from deltaworks import catalog as catalogs
 from deltaworks import processes
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine.backfill import Backfilled, Recomputed, stage
+from deltaworks.engine.event_range import Part
 from deltaworks.engine.publish import SINCE
 from deltaworks.engine.recomputing import recomputing
 from deltaworks.engine.staging import TRIES, Staging, staging
@@ -26,175 +29,172 @@ from deltaworks.engine.suspended import first_line
 from deltaworks.errors import CommandError, ControlError, DeltaworksError
 from deltaworks.settings import Settings
 
+LEFT = 75
+"""Exit code of a process that ended before its orders: their owner puts them back, and cancels those withdrawn."""
+FOLDER = "recompute-{app}-"
+"""Begins the names of the folders in which an app's tables are staged."""
 LOOK_SECONDS = 1.0
 """Between two looks whether the orders are still wanted and their owner lives."""
 END_SECONDS = 3.0
 """So long a JVM may take to end by itself."""
 log = logging.getLogger("deltaworks.recompute")
-
-
-class _WithdrawnError(Exception):
-    """All of the orders were withdrawn."""
+_Answer = TypeVar("_Answer")
 
 
 class Recompute:
     """Orders of one table, taken by an owner of this epoch; all have the same `plan_only`."""
 
-    def __init__(self, settings: Settings, store: Store, *, app: str, epoch: int, numbers: Sequence[int]) -> None:
-        """Look the orders up; raises CommandError where one is not running by this epoch."""
-        self.settings, self.store, self.app, self.epoch = settings, store, app, epoch
-        self.orders = [store.command(number) for number in numbers]
-        for one in self.orders:
-            if (one.state, one.epoch) != ("running", epoch):
-                finding = f"is {one.state}, not taken by epoch {epoch}"
-                raise CommandError(f"command {one.id}", finding, 'See "deltaworks commands list"')
-        first = self.orders[0]
-        self.table, self.plan_only = str(first.table_name), bool(first.arguments.get("plan_only"))
-        self._owner = os.getppid()
+    def __init__(
+        self, settings: Settings, store: Store, *, app: str, epoch: int, owner: int, numbers: Sequence[int]
+    ) -> None:
+        """Look the orders up; `owner` is the process that took them. What is not running by it any more is left out."""
+        self.settings, self.store, self.app, self.epoch, self._owner = settings, store, app, epoch, owner
+        found = [store.command(number) for number in numbers]
+        self.orders = [one for one in found if (one.state, one.epoch) == ("running", epoch)]
         self._began = time.monotonic()
-        self._step, self._withdrawn = "computing", False
+        self._step = "computing"
+        self._withdrawn: Command | None = None
         self._turn = threading.Lock()
         self._over = threading.Event()
 
-    def run(self) -> None:
-        """Carry the orders out and write how each ended; raises what is nobody's mistake."""
+    def run(self) -> int:
+        """Carry the orders out and write how each ended; the exit code. Raises what is nobody's mistake."""
         try:
             with self._watched():
-                done = self._work()
-        except _WithdrawnError:
-            self._each(lambda one: self.store.cancelled(one.id, epoch=self.epoch))
+                self._work()
+        except _Left:
+            _end_children()
+            return LEFT
+        return 0
+
+    def _work(self) -> None:
+        ranges = dict[int, Part]()
+        for one in self.orders:
+            try:
+                ranges[one.id] = _range(one)
+            except CommandError as error:
+                self._tell(partial(self.store.fail, one.id, str(error), epoch=self.epoch))
+        self.orders = [one for one in self.orders if one.id in ranges]
+        if not self.orders:
+            return
+        try:
+            done = self._recomputed(ranges)
         except Exception as error:
-            finding = first_line(error)
-            self._each(lambda one: self.store.fail(one.id, finding, epoch=self.epoch))
+            for number in ranges:
+                self._tell(partial(self.store.fail, number, first_line(error), epoch=self.epoch))
             if not isinstance(error, DeltaworksError):
                 raise
         else:
-            self._each(lambda one: self.store.finish(one.id, done[one.id], epoch=self.epoch))
+            for number, result in done.items():
+                self._tell(partial(self.store.finish, number, result, epoch=self.epoch))
 
-    def _work(self) -> Mapping[int, Mapping[str, Any]]:
+    def _recomputed(self, ranges: Mapping[int, Part]) -> Mapping[int, Mapping[str, Any]]:
         """The result of each order, by its number."""
-        ranges = [_range(one) for one in self.orders]
-        error = ""
+        table, plan_only = str(self.orders[0].table_name), bool(self.orders[0].arguments.get("plan_only"))
+        finding = ""
         for _ in range(TRIES):
-            with staging(self.settings) as staged:
-                made = self._computed(staged, ranges)
-                if self._withdrawn:
-                    raise _WithdrawnError
-                if self.plan_only or not (made.gone or made.come):
-                    return self._told(made)
-                published = self._published(staged, made)
+            with staging(self.settings, prefix=FOLDER.format(app=self.app)) as staged:
+                made = self._staged(staged, table, tuple(ranges.values()))
+                if plan_only or not (made.gone or made.come):
+                    return _results(ranges, made)
+                published = self._published(staged, table, sorted(ranges))
             if published.state == "done":
-                return self._told(made, published)
+                return _results(ranges, made, published)
             if published.state == "cancelled":
-                raise _WithdrawnError
-            error = f"command {published.id} (publish) failed: {published.error}"
-            if SINCE not in error:  # another order about the table was faster
+                raise _Left
+            finding = f"command {published.id} (publish) failed: {(published.error or '').rstrip('.')}"
+            if SINCE not in finding:  # another order about the table was faster
                 break
-            log.info("%s Once more", error)
-        raise CommandError(f"recomputation of {self.table}", error.rstrip("."), "Order it again")
+            log.info("%s. Once more", finding)
+        raise CommandError(f"recomputation of {table}", finding, "Order it again")
 
-    def _computed(self, staged: Staging, ranges: Sequence[tuple[datetime, datetime]]) -> Backfilled:
+    def _staged(self, staged: Staging, table: str, ranges: Sequence[Part]) -> Backfilled:
         catalog = catalogs.load(self.settings.project)
-        self._at("computing")
-        try:
-            with recomputing(self.settings, name=f"recompute-{self.app}", folder=staged.folder) as (spark, own):
-                return stage(
-                    catalog[self.table].name, ranges=ranges, catalog=catalog, lake=self.settings.lake, spark=spark,
-                    anew=own,
-                )  # fmt: skip
-        finally:
-            self._at("publishing")  # from here on its end is waited for
+        name = catalog[table].name  # raises, with the nearest name
+        self._step = "computing"
+        with recomputing(self.settings, name=f"recompute-{self.app}", folder=staged.folder) as (spark, own):
+            made = stage(name, ranges=ranges, catalog=catalog, lake=self.settings.lake, spark=spark, anew=own)
+        with self._turn:  # from here on nobody is interrupted: the end of what is ordered is waited for
+            self._step = "publishing"
+        return made
 
-    def _published(self, staged: Staging, made: Backfilled) -> Command:
+    def _published(self, staged: Staging, table: str, numbers: Sequence[int]) -> Command:
         """Have the owner publish what was staged; how that ended."""
-        by, reason = self.orders[0].requested_by, self.orders[0].reason
-        if len(self.orders) > 1:
-            reason = f"{reason} and {len(self.orders) - 1} more"
-        numbers = [one.id for one in self.orders]
-        arguments = {"what": "recompute", "commands": numbers, "folder": staged.folder.name, "come": made.come}
-        number = self.store.send(
-            app=self.app, table=self.table, kind="publish", arguments=arguments, by=by, reason=reason
-        )
+        first, more = self.orders[0], len(numbers) - 1
+        arguments = {"what": "recompute", "commands": list(numbers), "folder": staged.folder.name}
+        send = partial(
+            self.store.send, app=self.app, table=table, kind="publish", arguments=arguments, by=first.requested_by,
+            reason=f"{first.reason} and {more} more" if more else first.reason, call=uuid.uuid4(),
+        )  # fmt: skip
         staged.is_ordered()
-        asked = False
+        number, asked = self._answer(send), False
+        while not (found := self._answer(partial(self.store.command, number))).finished:
+            if (by := self._withdrawn) is not None and not asked:
+                with suppress(ControlError, CommandError):  # it has just ended
+                    who, why = by.cancelled_by or by.requested_by, by.cancel_reason or "what it publishes was withdrawn"
+                    self.store.cancel(number, by=who, reason=why)
+                asked = True
+            time.sleep(LOOK_SECONDS)
+        staged.ordered = False
+        return found
+
+    def _answer(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What the control store says; while it is away, it is waited for."""
         while True:
-            with suppress(ControlError):  # away for a while
-                found = self.store.command(number)
-                if found.finished:
-                    staged.ordered = False
-                    return found
-                if self._withdrawn and not asked:
-                    self.store.cancel(number, by=by, reason="what it publishes was withdrawn")
-                    asked = True
+            try:
+                return ask()
+            except ControlError as error:
+                log.warning("%s", error)
             time.sleep(LOOK_SECONDS)
 
-    def _told(self, made: Backfilled, published: Command | None = None) -> Mapping[int, Mapping[str, Any]]:
-        given = dict(zip((one.id for one in self.orders), made.ranges, strict=True))
-        about = {"together": len(self.orders), "above": list(made.above) if made.gone or made.come else []}
-        about["published"] = None if published is None else published.id
-        return {number: {**_counts(one), **about} for number, one in given.items()}
-
-    def _each(self, end: Any) -> None:
-        """End each order; one that has ended otherwise, or is another owner's by now, is not touched."""
-        for one in self.orders:
-            while True:
-                try:
-                    end(one)
-                except CommandError as error:
-                    log.warning("%s", error)
-                except ControlError as error:
-                    log.warning("%s", error)
-                    self._leave_orphaned()
-                    time.sleep(LOOK_SECONDS)
-                    continue
-                break
-
-    def _at(self, step: str) -> None:
-        with self._turn:
-            self._step = step
+    def _tell(self, end: Callable[[], None]) -> None:
+        """Write how an order ended; one that has ended otherwise, or is another owner's by now, is not touched."""
+        try:
+            self._answer(end)
+        except CommandError as error:
+            log.warning("%s", error)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Meanwhile a thread tells how far it is, and ends the work when nobody wants it any more."""
+        """Meanwhile a thread tells how far it is, and has this process leave when nobody wants it any more."""
         signal.signal(signal.SIGTERM, _leave)
         watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         watcher.start()
         try:
             yield
-        except _Left:
-            _end_children()
-            if not self._withdrawn:
-                raise SystemExit(1) from None  # its owner puts the orders back
-            raise _WithdrawnError from None
         finally:
             self._over.set()
-            watcher.join()
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            self._leave_orphaned()
-            progress = {"step": self._step, "seconds": round(time.monotonic() - self._began), "days": len(self.orders)}
+            if os.getppid() != self._owner:
+                log.warning("the owner is gone")
+                break
+            progress = {"step": self._step, "seconds": round(time.monotonic() - self._began)}
+            wanted = list[Command]()
             try:
-                found = [self.store.report(one.id, progress, epoch=self.epoch) for one in self.orders]
-            except CommandError as error:  # ended or taken by somebody else
-                log.warning("%s", error)
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+                for one in self.orders:
+                    with suppress(CommandError):  # it has ended, or is another owner's by now
+                        wanted.append(self.store.report(one.id, progress, epoch=self.epoch))
             except ControlError as error:
                 log.warning("%s", error)
                 continue
-            if all(one.cancel_asked_at is not None for one in found):
-                with self._turn:
-                    self._withdrawn = True
-                    if self._step == "computing":
-                        os.kill(os.getpid(), signal.SIGTERM)
-                        return
-
-    def _leave_orphaned(self) -> None:
-        """Who took the orders is gone: the next owner takes them anew."""
-        if os.getppid() != self._owner:
-            log.warning("the owner is gone")
+            with self._turn:
+                if self._step == "computing" and all(one.cancel_asked_at is not None for one in wanted):
+                    break
+            if wanted and all(one.cancel_asked_at is not None for one in wanted):
+                self._withdrawn = wanted[0]
+        if not self._over.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Left(BaseException):
+    """This process is to end."""
+
+
+def _leave(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what tidies up is not interrupted
+    raise _Left
 
 
 def _end_children() -> None:
@@ -213,17 +213,25 @@ def _end_children() -> None:
     processes.kill_all(look)
 
 
-class _Left(BaseException):
-    """This process is to end."""
-
-
-def _leave(*_: object) -> None:
-    raise _Left
-
-
-def _range(order: Command) -> tuple[datetime, datetime]:
-    since, until = (datetime.fromisoformat(str(order.arguments[name])) for name in ("from", "to"))
+def _range(order: Command) -> Part:
+    try:
+        since, until = (datetime.fromisoformat(str(order.arguments[name])) for name in ("from", "to"))
+    except (KeyError, ValueError):
+        since = until = order.requested_at
+    if not since < until:
+        raise CommandError(f"command {order.id}", f"has no range: {order.arguments}", 'Give it "from" and "to"')
     return since, until
+
+
+def _results(
+    ranges: Mapping[int, Part], made: Backfilled, published: Command | None = None
+) -> Mapping[int, Mapping[str, Any]]:
+    about = {
+        "together": len(ranges),
+        "above": list(made.above) if made.gone or made.come else [],
+        "published": None if published is None else published.id,
+    }
+    return {number: _counts(one) | about for number, one in zip(ranges, made.ranges, strict=True)}
 
 
 def _counts(one: Recomputed) -> dict[str, Any]:

@@ -30,9 +30,9 @@ class Staging:
 
 
 @contextmanager
-def staging(now: Settings) -> Iterator[Staging]:
+def staging(now: Settings, *, prefix: str = "") -> Iterator[Staging]:
     """An empty folder; it goes in the end, unless an order that names it may be carried out yet."""
-    staged = Staging(now.data / STAGED / uuid.uuid4().hex)
+    staged = Staging(now.data / STAGED / f"{prefix}{uuid.uuid4().hex}")
     staged.folder.mkdir(parents=True)
     for other in staged.folder.parent.iterdir():
         with suppress(FileNotFoundError):

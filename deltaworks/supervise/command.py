@@ -61,6 +61,10 @@ class CommandTrigger(BaseTrigger):
     A trigger that Airflow moves or starts again finds its order by run, try and table and goes on waiting.
     """
 
+    wait_seconds_max = WAIT_SECONDS_MAX
+    skips_stopped = True
+    """Whether there is nothing to do while the app is wanted stopped; else it is waited for, and what runs may run."""
+
     def __init__(
         self, *, app: str, table: str | None, kind: str, project: str, arguments: Mapping[str, object] | None = None
     ) -> None:
@@ -81,7 +85,7 @@ class CommandTrigger(BaseTrigger):
             try:
                 if order is None:
                     order = await asyncio.to_thread(_Order, self, *self._asker())
-                now = await asyncio.to_thread(order.look, patient=waited < WAIT_SECONDS_MAX)
+                now = await asyncio.to_thread(order.look, patient=waited < self.wait_seconds_max)
             except DeltaworksError as error:
                 if not blind:
                     self.log.warning("%s Waiting.", error)
@@ -124,7 +128,8 @@ class _Order:
         """Send the order if that was not done, and say how far it is; an event is the end."""
         wanted = self._store.app(self._trigger.app).desired
         found = self._store.command(self._id) if self._id else self._sent()
-        if wanted == "stopped" and (found is None or found.state == "queued"):
+        stopped = wanted == "stopped" and (found is None or found.state == "queued")
+        if stopped and self._trigger.skips_stopped:
             self._trigger.log.info("%s is wanted stopped: nothing to do now.", self._trigger.app)
             self._withdraw(found, f"app {self._trigger.app} is wanted stopped")
             return TaskSkippedEvent()
@@ -132,10 +137,14 @@ class _Order:
             self._id = self._send()
             return f"command {self._id} ({self._trigger.kind} {self._trigger.table}) is queued"
         self._id = found.id
-        if not patient and not found.finished:
-            self._trigger.log.error("command %d is still %s after %.0f s", found.id, found.state, WAIT_SECONDS_MAX)
-            self._withdraw(found, f"it was not done after {WAIT_SECONDS_MAX:.0f} s")
+        given_up = found.state == "queued" or (found.state == "running" and self._trigger.skips_stopped)
+        if not patient and given_up:
+            seconds = self._trigger.wait_seconds_max
+            self._trigger.log.error("command %d is still %s after %.0f s", found.id, found.state, seconds)
+            self._withdraw(found, f"it was not done after {seconds:.0f} s")
             return TaskFailedEvent()
+        if stopped:
+            return f"command {found.id} ({self._trigger.kind} {self._trigger.table}) waits: the app is wanted stopped"
         progress = f": {json.dumps(found.progress)}" if found.progress else ""
         return (
             self._end(found)

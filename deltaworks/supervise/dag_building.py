@@ -176,9 +176,10 @@ def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:
 _REPLAY_DOC = """A day (UTC) of **{table}** is computed again beside the stream, with the code and rules of now, and
 published in its place; the tables above follow what changed. Rows that come out as they were stay.
 
-{when} A range of days: *Trigger*, then *Backfill*. One day: *Trigger* with the day, such as 2026-11-20, as partition
-key. Days that wait at the same time are computed together; each run's return value tells its own rows read, written,
-gone and unchanged, and which tables above changed. Skipped while the app is stopped.
+{when} A range of days: *Trigger*, then *Backfill*, and all runs, or Airflow leaves out days that have one. One
+day: *Trigger* with the day, such as 2026-11-20, as partition key. Days that wait
+at the same time are computed together; each run's return value tells its own rows read, written, gone and unchanged,
+and which tables above followed. While the app is stopped, days wait.
 
 Marking a run failed or clearing it does not stop what was ordered: `deltaworks commands cancel NUMBER` does. A run that
 is cleared orders its day again, which changes nothing where all is as it should be.

@@ -7,10 +7,11 @@ from typing import Any
 
 from airflow.triggers.base import TaskFailedEvent, TriggerEvent
 
+from deltaworks.control.commands import RECOMPUTE
 from deltaworks.supervise.command import CommandOperator, CommandTrigger
 from deltaworks.supervise.days import KEY_FORMAT
 
-RECOMPUTE = "recompute"
+WAIT_SECONDS_MAX = 86_400.0  # other tables' days may be before it, or the app stopped for a while
 _DAY = "{{ dag_run.partition_key or '' }}"
 _PLAN_ONLY = "{{ params.plan_only }}"
 
@@ -27,7 +28,13 @@ class ReplayOperator(CommandOperator):
 
 
 class ReplayTrigger(CommandTrigger):
-    """The same for one day such as 2026-11-20; `day` and `plan_only` are templates until the triggerer begins."""
+    """The same for one day such as 2026-11-20; `day` and `plan_only` are templates until the triggerer begins.
+
+    A restart of the app must not lose the days that wait: while it is wanted stopped, they wait.
+    """
+
+    wait_seconds_max = WAIT_SECONDS_MAX
+    skips_stopped = False
 
     def __init__(self, *, app: str, table: str, project: str, day: str, plan_only: str) -> None:
         super().__init__(app=app, table=table, kind=RECOMPUTE, project=project)
@@ -41,11 +48,13 @@ class ReplayTrigger(CommandTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Order, wait, end the task."""
         try:
-            self.arguments = {**day_of(self.day), "plan_only": self.plan_only == "True"}
-        except ValueError:
+            self.arguments = {**day_of(self.day), "plan_only": {"True": True, "False": False}[self.plan_only]}
+        except (ValueError, KeyError):
             self.log.error(
-                'The run has no day: %r. Give one such as 2026-11-20 as "Partition Key", or use the form "Backfill".',
+                'The run has no day: %r. Give one such as 2026-11-20 as "Partition Key", or use the form "Backfill";'
+                " plan_only (%r) is True or False.",
                 self.day,
+                self.plan_only,
             )
             yield TaskFailedEvent()
             return

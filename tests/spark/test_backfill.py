@@ -264,6 +264,49 @@ def test_a_range_of_views(spark: SparkSession, tmp_path: Path) -> None:
         }
 
 
+def test_a_range_of_a_view_leaves_out_what_it_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    """A key that was left out waits for its replay, though it could be computed now; one that raises is an error."""
+    settings, log = project(tmp_path, "correct"), Log()
+    copy, bound = Project.at(settings.project), START.replace(minute=0, second=0, microsecond=0)
+    many, raises = (
+        'F.count("*")',
+        'F.sum(F.when(F.col("written_at") {}, F.raise_error("no").cast("bigint")).otherwise(1))',
+    )
+    before, after = (raises.format(f"{sign} F.expr(\"timestamp'{bound.isoformat()}'\")") for sign in ("<", ">="))
+    copy.write("tables/gold/hours/table.py", HOURS)
+    copy.write("tables/gold/hours/transform.py", HOURS_TRANSFORM.replace(many, before))
+    copy.write("expectations/gold/hours.yml", "waived: judged here\n")
+    copy.write("tables/gold/hours/cases/none.yml", "doc: None.\ngiven: {silver.notes: []}\nthen: {rows: []}\n")
+    owner = Owner(spark, settings, "tiny", only=("silver.notes", "gold.hours"))
+    for part in records(3, 12):
+        log.send(part)
+        owner.take(log.batch())
+    left_out = owner.flow.inputs["gold.hours"].table.entry.position.unfit
+    assert left_out
+    there = [row["hour"].replace(tzinfo=UTC) for row in have(owner, "gold.hours")]
+    assert there == [bound]
+    whole = (bound - DAY, bound + DAY)
+
+    copy.edit("tables/gold/hours/transform.py", before, after)
+    owner.start()
+    owner.flow.settle()
+    with pytest.raises(LakeError, match="cannot compute some row: USER_RAISED_EXCEPTION.*rebuild gold.hours"):
+        staged(owner, whole, table="gold.hours")
+    copy.edit("tables/gold/hours/transform.py", after, f"(2 * {many})")
+    owner.start()
+    owner.flow.settle()
+    found = staged(owner, whole, table="gold.hours", name="two")
+    carry_out(owner, command("publish", "gold.hours", folder="two"))
+
+    assert (found.gone, found.come) == (1, 1)
+    assert owner.flow.inputs["gold.hours"].table.entry.position.unfit == left_out
+    carry_out(owner, command("replay_refused_rows", "gold.hours", number=8))
+    hours = Counter(row["written_at"].replace(minute=0, second=0, microsecond=0) for row in have(owner, "silver.notes"))
+    assert {row["hour"]: row["notes"] for row in have(owner, "gold.hours")} == {
+        hour: 2 * count for hour, count in hours.items()
+    }
+
+
 def test_rows_that_should_never_have_come_go(made: Made) -> None:
     """A rule that is stricter now takes rows out of all tables; a session with none left goes."""
     _, owner, _, _ = made("stricter")

@@ -72,6 +72,27 @@ def ended(store: Store, numbers: list[int]) -> list[Command]:
     return found if all(one.finished for one in found) else []
 
 
+def test_orders_without_a_range_fail_alone(wrong: Wrong) -> None:
+    """What somebody sent otherwise than Airflow does; an order of a table that is not there, too."""
+    _, store, _ = wrong
+    given: list[tuple[str | None, dict[str, object]]] = [
+        (TABLE, {}),
+        (TABLE, {"from": "2026-11-21T00:00:00+00:00", "to": "2026-11-20T00:00:00+00:00"}),
+        (None, {"from": "2026-11-20T00:00:00+00:00", "to": "2026-11-21T00:00:00+00:00"}),
+    ]
+    numbers = [
+        store.send(app="web", table=table, kind=RECOMPUTE, arguments=arguments, by="ann", reason="try")
+        for table, arguments in given
+    ]
+
+    worked(wrong, lambda: bool(ended(store, numbers))).close()
+
+    found = [store.command(number) for number in numbers]
+    assert {one.state for one in found} == {"failed"}
+    assert all("has no range" in (one.error or "") for one in found[:2])
+    assert "there is no such table" in (found[2].error or "")
+
+
 def test_days_that_wait_are_computed_together(wrong: Wrong) -> None:
     """First only seen, then done: each order is told its own rows; another order of the app is not held up."""
     owner, store, _ = wrong
@@ -111,7 +132,7 @@ def test_a_process_that_is_killed_fails_its_orders(wrong: Wrong) -> None:
     family = processes.family(beside.pid)
     assert len(family) > 1  # its JVM
 
-    beside.kill()
+    beside.kill()  # as the system does for want of memory
     worked(wrong, lambda: bool(ended(store, [number])), beside=beside)
 
     found = store.command(number)
@@ -133,9 +154,13 @@ def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> 
     gone(family)
 
     waits = order(store, 0)
-    worked(wrong, lambda: store.command(waits).state == "running", beside=beside)
+    worked(wrong, lambda: store.command(waits).progress.get("step") == "computing", beside=beside)
+    assert beside.pid is not None
+    family = processes.family(beside.pid)
+    assert len(family) > 1
     beside.close()
 
+    gone(family)
     assert store.command(waits).state == "queued"
     assert list((owner.settings.data / "staged").iterdir()) == []
     assert len(store.take_recomputations("web", epoch=lease.epoch, many=9)) == 1

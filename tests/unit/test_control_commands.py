@@ -308,6 +308,18 @@ def test_recomputations_of_a_table_are_taken_together(store: Store) -> None:
     assert store.take_recomputations("shop", epoch=epoch, many=2) == []
 
 
+def test_recomputations_are_taken_when_no_more_come(store: Store) -> None:
+    """A backfill's runs come one after the other; who has waited for long waits no more."""
+    epoch = own(store)
+    numbers = [recompute(store), recompute(store)]
+
+    early = store.take_recomputations("shop", epoch=epoch, many=9, settled_seconds=60)
+    late = store.take_recomputations("shop", epoch=epoch, many=9, settled_seconds=0.001)
+
+    assert early == []
+    assert [one.id for one in late] == numbers
+
+
 def test_recomputations_go_to_the_living_owner_alone(store: Store) -> None:
     """What an owner leaves waits for the next one; other orders in its hand do not."""
     epoch = own(store)

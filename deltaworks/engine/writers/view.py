@@ -119,7 +119,8 @@ class ViewWriter:
     def compute_again(self, spark: SparkSession, committer: Committer, wanted: EventRange) -> None:
         """Compute the keys again that have a row in a range of the table's own event time, or would have one now.
 
-        From the inputs as they are. Raises TooMuchError where these are too many.
+        From the inputs as they are; what is left out of the view stays so. Raises TooMuchError where the keys are too
+        many, and what a row raises that cannot be computed.
         """
         event_time, bytes_max = self.declared.table.event_time, committer.arrow_bytes_max
         assert event_time is not None, "asked for tables that have a range only"
@@ -134,7 +135,11 @@ class ViewWriter:
         come = collected(computed.where(wanted.holds_spark(event_time)).select(*names).distinct())
         if come is None:
             raise TooMuchError
-        self._bring(spark, committer, Touched(self._distinct([had, self._keys(come)]), 0))
+        touched = Touched(self._distinct([had, self._keys(come)]), 0, rows=())
+        if touched.no_key:
+            return
+        made = self._made(spark, touched, bytes_max)
+        self._replace(spark, committer, made, Counts(), len(self.progress.unfit))
 
     def _reach(self) -> None:
         self.progress.over_tables(

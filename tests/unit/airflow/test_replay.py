@@ -103,6 +103,16 @@ def test_a_run_orders_its_day_and_is_told_its_rows(store: Store, settings: Setti
     assert len(store.commands("web")) == 1
 
 
+def test_a_restart_of_the_app_loses_no_day(store: Store, settings: Settings) -> None:
+    """While the app is wanted stopped the order waits; other tasks are skipped then."""
+    ended(trigger(settings), seconds_max=1.5)
+    store.desire("web", "stopped", by="ann")
+
+    assert ended(trigger(settings), seconds_max=3) is None
+
+    assert [one.state for one in store.commands("web")] == ["queued"]
+
+
 @pytest.mark.parametrize("day", ["", "None", "2026-11", "2026-11-31", "2026-11-20T00:00:00"])
 def test_a_run_without_a_day_fails_and_orders_nothing(store: Store, settings: Settings, day: str) -> None:
     """One that somebody triggers without a partition key, or with one that is no day."""
