@@ -1,6 +1,6 @@
 # Bare `make` lists what there is. Everything is done by the programs in bin/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test proof lint pins clean
+.PHONY: help setup demo down test test-terraform proof lint pins clean
 
 PYTHON ?= python3
 UPGRADE ?=
@@ -9,7 +9,7 @@ PROOF ?=
 help: ## list the targets
 	@echo 'Deltaworks: a streaming lakehouse that Airflow runs. Start with "make demo".'
 	@echo
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 | \2/p' $(MAKEFILE_LIST) | awk -F' [|] ' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1 | \2/p' $(MAKEFILE_LIST) | awk -F' [|] ' '{ printf "%-21s %s\n", $$1, $$2 }'
 
 setup: ## make the environments (.venv) and fetch the jars (.jars); what is current is left alone
 	@$(PYTHON) bin/setup
@@ -24,6 +24,10 @@ test: ## lint and all tests; bin/test unit tidy runs single groups
 	@$(PYTHON) bin/setup --environments
 	@bin/test --set-up "$(PYTHON)"
 
+test-terraform: ## terraform/ against mocked providers and an emulator of AWS; what is not on this machine is skipped with the reason
+	@$(PYTHON) bin/setup --only terraform
+	@bin/test terraform
+
 proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds and without direct plans; long (PROOF="--app shop" does that part of the first alone)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)
 	@$(if $(PROOF),true,.venv/spark/bin/python -m tests.chaos.faults --random-seeds 20 --page)
@@ -36,7 +40,7 @@ lint: setup ## Ruff and mypy
 	@bin/test lint
 
 pins: setup ## renew requirements/*.txt and jars.sha256 from *.in and ivy.xml (UPGRADE=--upgrade takes newer versions)
-	@cd requirements && for name in tools build spark airflow; do \
+	@cd requirements && for name in tools build spark airflow terraform; do \
 	  ../.venv/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
 	    $(UPGRADE) $$name.in --output-file $$name.txt || exit 1; done
 	@$(PYTHON) bin/setup --relist

@@ -21,9 +21,11 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / ".venv/tools/bin"
-PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow")}
+PYTHONS = {name: ROOT / f".venv/{name}/bin/python" for name in ("spark", "airflow", "terraform")}
 AIRFLOW_FOLDERS = ("deltaworks/supervise", "dags", "tests/unit/airflow")  # everything else is run by the other Python
 NAMES = ("lint", "tidy", "unit", "spark", "stack", "chaos")
+APART = ("terraform",)
+"""Groups that run only where they are asked for, in an environment of their own: see the Makefile."""
 READERS = ("lint", "tidy")
 """Groups that only read the code and import it: they go on while jars are fetched, which is mostly waiting."""
 SPREAD = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -33,7 +35,7 @@ MORE = {"stack": 3, "unit": 4, "spark": 3}
 """Processes of a group whose tests wait now and then, for a disk, a process or a job's end..."""
 ROOM_BYTES_MIN = 16 * 10**9
 """...on a machine with so much memory: each has a stack with drivers."""
-ALONE = ("chaos", "unit/airflow")  # what is timed, and what is short
+ALONE = ("chaos", "unit/airflow", "terraform")  # what is timed, is short, or applies one environment once
 GROUP_SECONDS_MAX = 2400  # a test that hangs must not hang CI
 STOP_SECONDS_MAX = 60  # a stack drains its drivers
 UNWANTED = ("PYTHONDONTWRITEBYTECODE",)
@@ -59,7 +61,9 @@ class Result:
 def main(arguments: list[str]) -> int:
     """Run the groups asked for (all of them if none is named); 1 if any failed."""
     parser = argparse.ArgumentParser(prog="bin/test", description="Lint and tests in groups.")
-    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all)")
+    parser.add_argument(
+        "groups", nargs="*", metavar="group", help=f"of {', '.join(NAMES)} (default: all), {', '.join(APART)}"
+    )
     parser.add_argument("--seed", type=_seed, help="what tests draw follows from it; random, or the commit's (default)")
     parser.add_argument("--ordinary", action="store_true", help="compute without direct plans")
     parser.add_argument("--whole", action="store_true", help="also the tests whose turn it is not")
@@ -68,14 +72,14 @@ def main(arguments: list[str]) -> int:
     options = tuple(f"--{name}" for name in ("ordinary", "whole") if vars(given)[name])
     options += () if given.seed is None else (f"--seed={given.seed}",)
     asked = given.groups or NAMES
-    wrong = sorted(set(asked) - set(NAMES))
+    wrong = sorted(set(asked) - {*NAMES, *APART})
     if wrong:
-        parser.error(f"unknown group {wrong[0]}: known are {', '.join(NAMES)}")
+        parser.error(f"unknown group {wrong[0]}: known are {', '.join((*NAMES, *APART))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped then, as after ^C
     results = []
     by = shlex.split(given.set_up or "")
     with _running([*by, str(ROOT / "bin/setup")], java=()) if by else nullcontext() as set_up:
-        for name in (name for name in NAMES if name in asked):
+        for name in (name for name in (*NAMES, *APART) if name in asked):
             if name not in READERS and set_up is not None and (code := _code(set_up)):
                 return code  # it has said why
             results += _group(name, options)
@@ -100,7 +104,7 @@ def _group(name: str, options: Sequence[str]) -> list[Result]:
         return [_lint()]
     folder = f"tests/{name}"
     if not (ROOT / folder / "airflow").is_dir():
-        return [_pytest(name, "spark", folder, options)]
+        return [_pytest(name, name if name in APART else "spark", folder, options)]
     # those wait more than they compute: beside the others, with what they say behind
     with _beside(f"{name}/airflow", "airflow", f"{folder}/airflow", options) as ended:
         return [_pytest(name, "spark", folder, options), ended()]
@@ -148,10 +152,16 @@ def _command(group: str, environment: str, folder: str, options: Sequence[str]) 
     if not files:
         print(f"{folder} has no test file: was it moved?")
         return None
+    if not PYTHONS[environment].is_file():
+        target = f"test-{environment}" if environment in APART else "setup"
+        print(f'.venv/{environment} is missing. Run "make {target}".')
+        return None
     ignored = [f"--ignore={other}" for other in others]
     spread = () if group in ALONE else ("-n", str(_processes(group)), *SPREAD)
     told = ("-rP",) if group == "chaos" else ()  # what was killed, and how long it took
-    return [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *options, "--durations=15"]
+    left = ("-o", "tmp_path_retention_policy=failed") if group in APART else ()  # plans, and what init laid there
+    command = [str(PYTHONS[environment]), "-m", "pytest", folder, *ignored, *spread, *told, *left, *options]
+    return [*command, "--durations=15"]
 
 
 def _processes(group: str) -> int:

@@ -25,6 +25,8 @@ from deltaworks.java import CLASS_ARCHIVE, java_home
 from deltaworks.local import jars, truststore
 
 ROOT = Path(__file__).resolve().parents[2]
+APART = ("terraform",)
+"""Environments that only their own tests need: an emulator of AWS is nothing that the product may import."""
 _STAMP = ".current"
 _FORMAT = "1"  # raise it when a step does something else with the same inputs
 _SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
@@ -80,7 +82,10 @@ def main(arguments: list[str], *, environment: Mapping[str, str]) -> int:
         if asked.check:
             return _check(setup)
         with _alone(setup) as lock:
-            _make(setup, lock=lock, relist=asked.relist, with_jars=not asked.environments)
+            if asked.only:
+                _only(setup, asked.only, lock)
+            else:
+                _make(setup, lock=lock, relist=asked.relist, with_jars=not asked.environments)
     except DeltaworksError as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 3
@@ -96,6 +101,7 @@ def _parse(arguments: list[str], environment: Mapping[str, str]) -> argparse.Nam
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="only say whether everything is as pinned")
     what.add_argument("--environments", action="store_true", help="make the environments, and leave the jars for later")
+    what.add_argument("--only", choices=APART, help="make only this environment, which nothing of the product needs")
     what.add_argument("--relist", action="store_true", help="fetch the jars and write requirements/jars.sha256 anew")
     parser.add_argument(
         "--jar-cache",
@@ -112,6 +118,14 @@ def _parse(arguments: list[str], environment: Mapping[str, str]) -> argparse.Nam
     asked = parser.parse_args(arguments)
     asked.jar_cache = asked.jar_cache.absolute()
     return asked
+
+
+def _only(setup: Setup, name: str, lock: int) -> None:
+    """Make an environment that stands apart; the tools, which make it, first."""
+    _need_venv()
+    _step("tools", lambda: _tools(setup, lock))
+    variables = _uv_variables(setup)
+    _step(name, lambda: _installed(setup, name, variables, lock))
 
 
 @contextlib.contextmanager
