@@ -74,6 +74,7 @@ class Driver:
         self.store = Store(settings.control_dsn())
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
+        self.beside: Beside | None = None  # works on recomputations, where this runs for long
         self.clocks = Clocks()
         self.caution = Caution()
         self.lock = threading.Lock()
@@ -156,7 +157,8 @@ class Driver:
         self._obey_waiting(spark)
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)
-        self.beside = beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
+        if not self.drain:
+            self.beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
         outlets.start()
@@ -173,7 +175,8 @@ class Driver:
             with self.lock:
                 self.stopping = True
             try:
-                self._ask(beside.close)
+                if self.beside is not None:
+                    self._ask(self.beside.close)
             finally:
                 query.stop()
         self._leave(flow, closing, outlets)
@@ -324,7 +327,7 @@ class Driver:
             asks = ended or time.monotonic() - self._asked_at >= ASK_SECONDS
             if asks:
                 self._asked_at = time.monotonic()
-            if asks and not self.drain:
+            if asks and self.beside is not None:
                 self._ask(self.beside.look)
             if self.caution.deaths and not self._took_all:
                 took = ended or _has_taken_all(query)
