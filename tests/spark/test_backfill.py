@@ -187,7 +187,7 @@ def test_several_days_at_once(made: Made) -> None:
     calm, owner, log, last = made("several")
     log.send(last)
     owner.take(log.batch())
-    days = [(START + number * 4 * DAY - DAY, START + number * 4 * DAY + DAY) for number in (2, 0, 1)]
+    days = [(START + (4 * number - 1.5) * DAY, START + (4 * number + 1.5) * DAY) for number in (2, 0, 1)]
 
     found = staged(owner, *days)
     carry_out(owner, command("publish", TABLE, number=1, folder="one"))
