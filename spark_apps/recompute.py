@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deltaworks.control.store import Store
 from deltaworks.engine.driver import leave
-from deltaworks.engine.recompute import Recompute
+from deltaworks.engine.recomputation import Recomputation
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 
@@ -26,7 +26,7 @@ def main() -> int:
     settings = Settings.load(given.project)
     try:
         with Store(settings.control_dsn()) as store:
-            orders = Recompute(
+            orders = Recomputation(
                 settings, store, app=given.app, epoch=given.epoch, owner=given.owner, numbers=given.commands
             )
             return orders.run()

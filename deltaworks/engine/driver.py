@@ -21,7 +21,6 @@ from deltaworks import catalog as catalogs
 from deltaworks.control.commands import Command
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
-from deltaworks.engine.beside import Beside
 from deltaworks.engine.broker import Broker
 from deltaworks.engine.caution import Caution, caution_after
 from deltaworks.engine.clocks import Clocks
@@ -33,6 +32,7 @@ from deltaworks.engine.heart import Heart
 from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.points import die_at
+from deltaworks.engine.recompute_process import RecomputeProcess
 from deltaworks.engine.same_log import SameTopics
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
@@ -74,7 +74,7 @@ class Driver:
         self.store = Store(settings.control_dsn())
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
-        self.beside: Beside | None = None  # works on recomputations, where this runs for long
+        self.recompute_process: RecomputeProcess | None = None  # works on recomputations, where this runs for long
         self.clocks = Clocks()
         self.caution = Caution()
         self.lock = threading.Lock()
@@ -158,7 +158,9 @@ class Driver:
         outlets = Outlets(self.catalog.app(self.app), self.settings, guard=self.ownership.guard)
         closing = Closing(flow, self.store)
         if not self.drain:
-            self.beside = Beside(self.store, self.settings, app=self.app, epoch=self.ownership.epoch)
+            self.recompute_process = RecomputeProcess(
+                self.store, self.settings, app=self.app, epoch=self.ownership.epoch
+            )
         flow.on_commit = closing.committed
         query = self._start(spark, flow, broker)
         outlets.start()
@@ -175,8 +177,8 @@ class Driver:
             with self.lock:
                 self.stopping = True
             try:
-                if self.beside is not None:
-                    self._ask(self.beside.close)
+                if self.recompute_process is not None:
+                    self._ask(self.recompute_process.close)
             finally:
                 query.stop()
         self._leave(flow, closing, outlets)
@@ -327,8 +329,8 @@ class Driver:
             asks = ended or time.monotonic() - self._asked_at >= ASK_SECONDS
             if asks:
                 self._asked_at = time.monotonic()
-            if asks and self.beside is not None:
-                self._ask(self.beside.look)
+            if asks and self.recompute_process is not None:
+                self._ask(self.recompute_process.look)
             if self.caution.deaths and not self._took_all:
                 took = ended or _has_taken_all(query)
                 # asked last: what was put off for another query counts as taken by this one

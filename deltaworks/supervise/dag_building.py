@@ -25,8 +25,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 MAINTAIN_EVERY = "*/10 * * * *"
 VACUUM_EVERY = "@daily"
 EXPIRE_EVERY = "@daily"
-AT_ONCE = 16
-"""Runs of a table's replay: days that wait together are computed together."""
+REPLAYS_MAX = 16
+"""So many days of a table may wait at a time outside of a backfill: together they are computed together."""
 
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
@@ -84,7 +84,7 @@ def _replay_dag(settings: Settings, table: Declared, cron: str | None) -> DAG:
         schedule=Days(cron),
         start_date=START,
         catchup=False,
-        max_active_runs=AT_ONCE,
+        max_active_runs=REPLAYS_MAX,
         is_paused_upon_creation=False,
         tags=["deltaworks", "replay", table.table.app],
         params={
@@ -141,7 +141,7 @@ def _orders_dag(
             max_active_runs=1,
             is_paused_upon_creation=False,
             # a backfill would order for the past what can only be done now
-            allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],  # type: ignore[list-item]  # it wants a private twin
+            allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],  # type: ignore[list-item]  # Airflow's annotation names a private twin
             tags=["deltaworks", "maintenance"],
         ) as dag,
         TaskGroup(kind),
@@ -177,9 +177,9 @@ _REPLAY_DOC = """A day (UTC) of **{table}** is computed again beside the stream,
 published in its place; the tables above follow what changed. Rows that come out as they were stay.
 
 {when} A range of days: *Trigger*, then *Backfill*, and all runs, or Airflow leaves out days that have one. One
-day: *Trigger* with the day, such as 2026-11-20, as partition key. Days that wait
-at the same time are computed together; each run's return value tells its own rows read, written, gone and unchanged,
-and which tables above followed. While the app is stopped, days wait.
+day: *Trigger* with the day, such as 2026-11-20, as partition key. Days that wait at the same time are computed
+together; each run's return value tells its own rows read, written, gone and unchanged, and which tables above followed.
+While the app is stopped, days wait.
 
 Marking a run failed or clearing it does not stop what was ordered: `deltaworks commands cancel NUMBER` does. A run that
 is cleared orders its day again, which changes nothing where all is as it should be.

@@ -1,6 +1,7 @@
-"""Recomputations that are ordered one by one, and worked on together in a process beside the owner."""
+"""Recomputations that are ordered one by one, and worked on together in a process process the owner."""
 
-import time
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,10 +10,11 @@ from pyspark.sql import SparkSession
 from deltaworks import processes
 from deltaworks.control import Command, Lease, Store
 from deltaworks.control.commands import RECOMPUTE
-from deltaworks.engine.beside import Beside
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.recompute_process import RecomputeProcess
 from tests.broken_rules import Shop
 from tests.flows import START, Log, Owner, carry_out
+from tests.running_stack import wait_until
 from tests.scratch_postgres import scratch_postgres
 from tests.spark.test_backfill import DAY, TABLE, days, shown
 from tests.unit.launching import control_of
@@ -49,21 +51,24 @@ def order(store: Store, day: int, *, plan_only: bool = False) -> int:
 
 
 def worked(
-    wrong: Wrong, until: Callable[[], bool], *, beside: Beside | None = None, seconds_max: float = 240
-) -> Beside:
+    wrong: Wrong, until: Callable[[], bool], *, process: RecomputeProcess | None = None, seconds_max: float = 240
+) -> RecomputeProcess:
     """Do what the driver does, until something holds."""
     owner, store, lease = wrong
-    beside = beside or Beside(store, owner.settings, app="web", epoch=lease.epoch)
-    deadline = time.monotonic() + seconds_max
-    while not until():
-        assert time.monotonic() < deadline
-        beside.look()
+    process = process or RecomputeProcess(store, owner.settings, app="web", epoch=lease.epoch)
+
+    def step() -> bool:
+        if until():
+            return True
+        process.look()
         if (command := store.take("web", epoch=lease.epoch)) is not None:
             store.finish(command.id, carry_out(owner, command), epoch=lease.epoch)
             owner.turn()
             owner.flow.settle()
-        time.sleep(0.1)
-    return beside
+        return False
+
+    wait_until(step, what="the process has done so", seconds_max=seconds_max)
+    return process
 
 
 def ended(store: Store, numbers: list[int]) -> list[Command]:
@@ -98,12 +103,12 @@ def test_days_that_wait_are_computed_together(wrong: Wrong) -> None:
     owner, store, _ = wrong
     before = shown(owner)
     seen = [order(store, 1, plan_only=True)]
-    beside = worked(wrong, lambda: bool(ended(store, seen)))
+    process = worked(wrong, lambda: bool(ended(store, seen)))
     unchanged = shown(owner)
 
     numbers = [order(store, day) for day in (2, 1)]
-    worked(wrong, lambda: bool(ended(store, numbers)), beside=beside)
-    beside.close()
+    worked(wrong, lambda: bool(ended(store, numbers)), process=process)
+    process.close()
 
     planned, *done = (store.command(number) for number in (*seen, *numbers))
     assert {one.state for one in (planned, *done)} == {"done"}
@@ -127,13 +132,13 @@ def test_a_process_that_is_killed_fails_its_orders(wrong: Wrong) -> None:
     """And nothing is left of it; ordered again, it is done."""
     _, store, _ = wrong
     number = order(store, 0)
-    beside = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
-    assert beside.pid is not None
-    family = processes.family(beside.pid)
+    process = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
+    assert process.pid is not None
+    family = processes.family(process.pid)
     assert len(family) > 1  # its JVM
 
-    beside.kill()  # as the system does for want of memory
-    worked(wrong, lambda: bool(ended(store, [number])), beside=beside)
+    os.kill(process.pid, signal.SIGKILL)  # as the system does for want of memory
+    worked(wrong, lambda: bool(ended(store, [number])), process=process)
 
     found = store.command(number)
     assert found.state == "failed"
@@ -145,20 +150,20 @@ def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> 
     """A withdrawn order ends within seconds; one whose owner leaves waits for the next one."""
     owner, store, lease = wrong
     number = order(store, 0)
-    beside = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
-    assert beside.pid is not None
-    family = processes.family(beside.pid)
+    process = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
+    assert process.pid is not None
+    family = processes.family(process.pid)
     store.cancel(number, by="ben", reason="not now")
-    worked(wrong, lambda: bool(ended(store, [number])), beside=beside, seconds_max=30)
+    worked(wrong, lambda: bool(ended(store, [number])), process=process, seconds_max=30)
     assert store.command(number).state == "cancelled"
     gone(family)
 
     waits = order(store, 0)
-    worked(wrong, lambda: store.command(waits).progress.get("step") == "computing", beside=beside)
-    assert beside.pid is not None
-    family = processes.family(beside.pid)
+    worked(wrong, lambda: store.command(waits).progress.get("step") == "computing", process=process)
+    assert process.pid is not None
+    family = processes.family(process.pid)
     assert len(family) > 1
-    beside.close()
+    process.close()
 
     gone(family)
     assert store.command(waits).state == "queued"
@@ -168,7 +173,4 @@ def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> 
 
 def gone(family: list[int]) -> None:
     """Wait until none of these processes lives."""
-    deadline = time.monotonic() + 60
-    while left := [processes.command_of(pid) for pid in family if processes.started(pid)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_until(lambda: not any(map(processes.started, family)), what=f"{family} have ended")

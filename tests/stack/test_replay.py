@@ -1,10 +1,10 @@
 """Days of a table replayed beside the stream, as people do it in Airflow: a backfill, and a run that only looks."""
 
+import http.client
 import json
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,17 @@ class Airflow:
 
     def __init__(self, settings: Settings, user: str = "admin") -> None:
         """Log in."""
-        self.url, self.token = settings.airflow_url, ""
+        self.port, self.token = settings.port_airflow, ""
         _, answer = self.ask("/auth/token", {"username": user, "password": settings.secret(f"airflow_{user}")})
         self.token = answer["access_token"]
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Status and answer."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)  # noqa: S310  # our own http
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  # our own http
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("GET" if body is None else "POST", path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.load(answer)
 
     def runs(self, dag: str) -> dict[str, str]:
         """The state of each run of a DAG."""

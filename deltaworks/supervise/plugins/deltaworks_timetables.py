@@ -9,4 +9,4 @@ class DeltaworksTimetables(AirflowPlugin):
     """What Airflow finds in this folder."""
 
     name = "deltaworks_timetables"
-    timetables = [Days]  # noqa: RUF012  # as its base class declares it
+    timetables = [Days]  # noqa: RUF012  # Airflow reads it from the class, whose base declares a list

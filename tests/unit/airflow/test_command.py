@@ -1,8 +1,5 @@
 import asyncio
-import contextlib
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +9,7 @@ from deltaworks.control import Store
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.command import CommandOperator, CommandTrigger
+from tests.unit.airflow.triggers import ended, of_run
 
 
 def test_an_order_is_given_and_its_result_ends_the_task(store: Store, settings: Settings) -> None:
@@ -128,22 +126,9 @@ def compact(settings: Settings, table: str = "silver.orders", *, number: int = 1
     """The trigger of so many a try of a task of the run `run-1`."""
     project = str(Path(settings.project))
     trigger = CommandTrigger(app="shop", table=table, kind="compact", project=project)
-    instance: Any = SimpleNamespace(dag_id="maintain__shop", run_id="run-1", task_id="t", try_number=number)
-    trigger._task_instance = instance
-    return trigger
+    return of_run(trigger, "maintain__shop", number=number)
 
 
 async def first_event(trigger: CommandTrigger) -> TriggerEvent:
     """What the trigger says at last."""
     return await anext(trigger.run())
-
-
-def ended(trigger: CommandTrigger, *, seconds_max: float = 15) -> TriggerEvent | None:
-    """Run the trigger until it ends its task; None if it does not in time."""
-
-    async def run() -> TriggerEvent | None:
-        with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(anext(trigger.run()), seconds_max)
-        return None
-
-    return asyncio.run(run())

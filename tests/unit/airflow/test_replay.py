@@ -1,20 +1,17 @@
-import asyncio
-import contextlib
 from datetime import datetime
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
-from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent
 from pendulum import DateTime, instance
 
 from deltaworks.control import Store
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.days import Days
 from deltaworks.supervise.replay import ReplayTrigger
+from tests.unit.airflow.triggers import ended, of_run
 
 TABLE = "gold.page_views_per_minute"
 NIGHTLY = "gold.page_views_set_aside"
@@ -126,17 +123,4 @@ def trigger(settings: Settings, *, day: str = "2026-11-20", plan_only: str = "Fa
     """The trigger of a run, its templates filled in."""
     project = str(settings.project)
     made = ReplayTrigger(app="web", table=TABLE, project=project, day=day, plan_only=plan_only)
-    instance: Any = SimpleNamespace(dag_id=f"replay__{TABLE}", run_id="run-1", task_id="replay", try_number=1)
-    made._task_instance = instance
-    return made
-
-
-def ended(trigger: ReplayTrigger, *, seconds_max: float = 15) -> TriggerEvent | None:
-    """Run the trigger until it ends its task; None if it does not in time."""
-
-    async def run() -> TriggerEvent | None:
-        with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(anext(trigger.run()), seconds_max)
-        return None
-
-    return asyncio.run(run())
+    return of_run(made, f"replay__{TABLE}")

@@ -16,6 +16,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_fixed,
+)
+
 from deltaworks import catalog as catalogs
 from deltaworks import processes
 from deltaworks.control.commands import Command
@@ -29,7 +38,7 @@ from deltaworks.engine.suspended import first_line
 from deltaworks.errors import CommandError, ControlError, DeltaworksError
 from deltaworks.settings import Settings
 
-LEFT = 75
+EXIT_LEFT = 75
 """Exit code of a process that ended before its orders: their owner puts them back, and cancels those withdrawn."""
 FOLDER = "recompute-{app}-"
 """Begins the names of the folders in which an app's tables are staged."""
@@ -37,11 +46,11 @@ LOOK_SECONDS = 1.0
 """Between two looks whether the orders are still wanted and their owner lives."""
 END_SECONDS = 3.0
 """So long a JVM may take to end by itself."""
-log = logging.getLogger("deltaworks.recompute")
+log = logging.getLogger("deltaworks.recomputation")
 _Answer = TypeVar("_Answer")
 
 
-class Recompute:
+class Recomputation:
     """Orders of one table, taken by an owner of this epoch; all have the same `plan_only`."""
 
     def __init__(
@@ -64,7 +73,7 @@ class Recompute:
                 self._work()
         except _Left:
             _end_children()
-            return LEFT
+            return EXIT_LEFT
         return 0
 
     def _work(self) -> None:
@@ -127,27 +136,25 @@ class Recompute:
             reason=f"{first.reason} and {more} more" if more else first.reason, call=uuid.uuid4(),
         )  # fmt: skip
         staged.is_ordered()
-        number, asked = self._answer(send), False
-        while not (found := self._answer(partial(self.store.command, number))).finished:
-            if (by := self._withdrawn) is not None and not asked:
-                with suppress(ControlError, CommandError):  # it has just ended
-                    who, why = by.cancelled_by or by.requested_by, by.cancel_reason or "what it publishes was withdrawn"
-                    self.store.cancel(number, by=who, reason=why)
-                asked = True
-            time.sleep(LOOK_SECONDS)
+        number = self._answer(send)
+
+        def look() -> Command:
+            found = self._answer(partial(self.store.command, number))
+            if (by := self._withdrawn) is not None and found.cancel_asked_at is None:
+                who, why = by.cancelled_by or by.requested_by, by.cancel_reason or "what it publishes was withdrawn"
+                self._tell(partial(self.store.cancel, number, by=who, reason=why))  # it may have just ended
+            return found
+
+        ended = Retrying(retry=retry_if_result(lambda found: not found.finished), wait=wait_fixed(LOOK_SECONDS))(look)
         staged.ordered = False
-        return found
+        return ended
 
     def _answer(self, ask: Callable[[], _Answer]) -> _Answer:
         """What the control store says; while it is away, it is waited for."""
-        while True:
-            try:
-                return ask()
-            except ControlError as error:
-                log.warning("%s", error)
-            time.sleep(LOOK_SECONDS)
+        away = retry_if_exception_type(ControlError)
+        return Retrying(retry=away, wait=wait_fixed(LOOK_SECONDS), before_sleep=_told)(ask)
 
-    def _tell(self, end: Callable[[], None]) -> None:
+    def _tell(self, end: Callable[[], object]) -> None:
         """Write how an order ended; one that has ended otherwise, or is another owner's by now, is not touched."""
         try:
             self._answer(end)
@@ -188,6 +195,10 @@ class Recompute:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _told(state: RetryCallState) -> None:
+    log.warning("%s", None if state.outcome is None else state.outcome.exception())
+
+
 class _Left(BaseException):
     """This process is to end."""
 
@@ -207,9 +218,10 @@ def _end_children() -> None:
     for pid, _ in look():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)  # it removes its folders
-    deadline = time.monotonic() + END_SECONDS
-    while look() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    Retrying(
+        retry=retry_if_result(bool), stop=stop_after_delay(END_SECONDS), wait=wait_fixed(0.1),
+        retry_error_callback=lambda _: None,
+    )(look)  # fmt: skip
     processes.kill_all(look)
 
 

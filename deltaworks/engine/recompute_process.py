@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from deltaworks.control.commands import RECOMPUTE
 from deltaworks.control.store import Store
-from deltaworks.engine.recompute import FOLDER, LEFT
+from deltaworks.engine.recomputation import EXIT_LEFT, FOLDER
 from deltaworks.engine.trimming import STAGED
 from deltaworks.errors import CommandError
 from deltaworks.settings import ROOT, Settings
@@ -28,10 +28,10 @@ LOOK_SECONDS = 2.0
 """Between two questions whether any wait."""
 END_SECONDS_MAX = 8.0
 """Spark's end, and what the process then removes."""
-log = logging.getLogger("deltaworks.beside")
+log = logging.getLogger("deltaworks.recompute_process")
 
 
-class Beside:
+class RecomputeProcess:
     """Takes an app's recomputations for the owner of this epoch, and has them worked on."""
 
     def __init__(
@@ -82,11 +82,6 @@ class Beside:
             self._child = None
             self._put_back()
 
-    def kill(self) -> None:
-        """End it at once, if there is one; its orders fail at the next look."""
-        if self._child is not None:
-            self._child.kill()
-
     def _start(self, numbers: list[int]) -> None:
         self._numbers = numbers
         command = [
@@ -100,7 +95,7 @@ class Beside:
             self._fail(f"its process cannot be started ({error.strerror})")
 
     def _ended(self, code: int) -> None:
-        if code in (0, LEFT):
+        if code in (0, EXIT_LEFT):
             self._put_back()
         else:
             killed = code == -signal.SIGKILL
