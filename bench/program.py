@@ -125,6 +125,13 @@ def cpu_seconds_of(session: int) -> float:
     return sum(_cpu_ticks(pid) for pid in processes.members(session)) / _TICKS
 
 
+def cpu_seconds_of_script(session: int, script: str) -> float:
+    """The same of those processes of a session that run a script, with what descends from them."""
+    running = [pid for pid in processes.members(session) if script in _text(pid, "cmdline").replace("\0", " ")]
+    every = {one for pid in running for one in processes.family(pid)}
+    return sum(_cpu_ticks(pid) for pid in every) / _TICKS
+
+
 def resident_bytes_of(*sessions: int) -> int:
     """Memory of the sessions' processes now; of pages that several share each process has its part."""
     pids = (one.pid for one in processes.table() if one.session in sessions)  # one look at the table for all of them

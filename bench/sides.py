@@ -43,13 +43,13 @@ class Deltaworks:
         """As the supervisor starts it: the app is wanted, the driver takes the lease itself."""
         with Store(settings.control_dsn()) as store:
             store.declare_apps([APP])
-            store.desire(APP, "running", by="bench")
+            store.desire(APP, "running", by="bench", reason="a measurement")
         return Program(self.name, driver_command(settings), settings=settings, environment=driver_environment(settings))
 
     def ask_to_stop(self, settings: Settings, program: Program) -> None:  # noqa: ARG002  # the store is asked, not it
         """Say in the control store that the app is not wanted any more."""
         with Store(settings.control_dsn()) as store:
-            store.desire(APP, "stopped", by="bench")
+            store.desire(APP, "stopped", by="bench", reason="a measurement")
 
 
 class Chained:

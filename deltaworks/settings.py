@@ -109,6 +109,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tables of which the day before is computed again on a schedule: each with a cron expression (UTC)."""
     lease_seconds: Annotated[float, Meta(gt=1)] = 15
     """How long an app stays owned without a renewal."""
+    behind_seconds: Annotated[float, Meta(gt=0)] = 60
+    """For so long something may wait to be taken before the app is not well."""
     arrow_bytes_max: Positive = 64 * 2**20
     """Above, Spark commits instead of Arrow."""
     direct_plans: bool = True
@@ -152,7 +154,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def environment(self) -> dict[str, str]:
         """The variables that make a child process load these same settings."""
         fields = ["project", "data", "jars", "spark_python", "airflow_python", "lease_seconds", "arrow_bytes_max"]
-        fields += ["direct_plans"]
+        fields += ["direct_plans", "behind_seconds"]
         values = {name: getattr(self, name) for name in fields} | self.ports
         return {f"{_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
 

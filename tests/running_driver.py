@@ -37,7 +37,7 @@ def at_work(settings: Settings, app: str) -> Iterator["subprocess.Popen[bytes]"]
     """Give the driver of an app that is wanted, at work; none is left at the end."""
     with Store(settings.control_dsn()) as store:
         store.declare_apps(settings.apps)
-        store.desire(app, "running", by="test")
+        store.desire(app, "running", by="test", reason="a test")
         driver = started(settings, app)
         try:
             wait_until(lambda: _beats(store, app, driver.pid), what="the driver at work", seconds_max=SECONDS_MAX)

@@ -12,6 +12,7 @@ from deltaworks.findings import nearest
 from deltaworks.suites import Suite
 from deltaworks.words import Column, Table
 from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
+from deltaworks.words.lateness import SideOutput
 from deltaworks.words.reading import Debezium, Json, Kafka
 
 BRONZE_COLUMNS = (
@@ -91,6 +92,21 @@ class Declared:
     def has_events(self) -> bool:
         """Whether it keeps events with their time."""
         return isinstance(self.table.kept_as, Append) and self.table.event_time is not None
+
+    @property
+    def parses(self) -> bool:
+        """Whether it makes rows of what came, and refuses what it cannot."""
+        return isinstance(self.table.reads, Json | Debezium)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether a transform computes it from other tables: it may fail on a row."""
+        return isinstance(self.table.kept_as, Aggregate | Stateful | View)
+
+    @property
+    def sets_late_rows_aside(self) -> bool:
+        """Whether rows that come too late are kept beside it."""
+        return isinstance(self.table.late, SideOutput)
 
     @property
     def reads(self) -> str:

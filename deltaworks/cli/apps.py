@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltaworks.cli import commands, show
-from deltaworks.cli.actors import By, airflow_is_up, user
+from deltaworks.cli.actors import ASKED, By, Reason, airflow_is_up, user
 from deltaworks.cli.context import settings
 from deltaworks.errors import ControlError
 from deltaworks.settings import ROOT, Settings
@@ -42,12 +42,14 @@ def register(main: typer.Typer) -> None:
     commands.register(main)
 
 
-def start(apps: _Apps = None, *, every: _All = False, by: By = None, here: _Here = False) -> None:
+def start(
+    apps: _Apps = None, *, every: _All = False, by: By = None, reason: Reason = ASKED, here: _Here = False
+) -> None:
     """Want apps running, and say who starts them."""
     loaded = settings()
     with _store(loaded) as store:
         for app in _chosen(loaded, store, apps, every=every):
-            store.desire(app, "running", by=by or user())
+            store.desire(app, "running", by=by or user(), reason=reason)
             _started(loaded, app, here=here)
 
 
@@ -56,6 +58,7 @@ def stop(
     *,
     every: _All = False,
     by: By = None,
+    reason: Reason = ASKED,
     wait: Annotated[bool, typer.Option(help="Return only when the drivers have ended.")] = False,
 ) -> None:
     """Want apps stopped: each driver ends its micro-batch and leaves. Exit code 1 if one is still there."""
@@ -63,24 +66,26 @@ def stop(
     with _store(loaded) as store:
         chosen = _known(store, apps, every=every)
         for app in chosen:
-            store.desire(app, "stopped", by=by or user())
+            store.desire(app, "stopped", by=by or user(), reason=reason)
             driver = _look(loaded, store, app).driver
             _say(f"{app}: {f'pid {driver.pid} ends its batch and leaves' if driver else 'no driver runs'}")
         if wait:
             _complain(_still_there(loaded, store, chosen), "", 'See "deltaworks logs app-{app}"')
 
 
-def restart(apps: _Apps = None, *, every: _All = False, by: By = None, here: _Here = False) -> None:
+def restart(
+    apps: _Apps = None, *, every: _All = False, by: By = None, reason: Reason = ASKED, here: _Here = False
+) -> None:
     """Stop apps, wait until their drivers have ended, start those. Exit code 1 if one does not: it stays stopped."""
     loaded = settings()
     with _store(loaded) as store:
         chosen = _chosen(loaded, store, apps, every=every)
         for app in chosen:
-            store.desire(app, "stopped", by=by or user())
+            store.desire(app, "stopped", by=by or user(), reason=reason)
         left = _still_there(loaded, store, chosen)
         ended = [app for app in chosen if app not in left]
         for app in ended:
-            store.desire(app, "running", by=by or user())
+            store.desire(app, "running", by=by or user(), reason=reason)
         for app in ended:
             _started(loaded, app, here=here)
         _complain(left, '; "stopped" is wanted still', 'Once it has ended, run "deltaworks app start {app}"')
@@ -88,7 +93,6 @@ def restart(apps: _Apps = None, *, every: _All = False, by: By = None, here: _He
 
 def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
     """Show per app what is wanted, how it is and how far. Exit code 1 if one is not well."""
-    from deltaworks.supervise.judge import NOT_WELL
     from deltaworks.supervise.watch import judged
 
     loaded = settings()
@@ -110,7 +114,7 @@ def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
             _say(f"{seen.app.name}: {verdict.reason}")
         if copies := [copy for row in rows for copy in row["copies"]]:
             show.listing(copies, title="copies", as_json=False)
-    if any(verdict.state in NOT_WELL for _, verdict in looks):
+    if not all(verdict.well for _, verdict in looks):
         raise typer.Exit(1)
 
 

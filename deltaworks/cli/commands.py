@@ -1,6 +1,5 @@
 """`deltaworks compact` and `commands list | show | cancel`: orders to the owners of tables."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from deltaworks.cli import show
 from deltaworks.cli.actors import ASKED, By, Reason, airflow_is_up, user
 from deltaworks.cli.context import settings
 from deltaworks.errors import CommandError
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 LONELY_SECONDS_MAX = 60.0  # Airflow starts a wanted driver within seconds, Spark is up after some ten
 _POLL_SECONDS = 0.3
 _STATES: "tuple[CommandState, ...]" = ("queued", "running", "done", "failed", "cancelled")
-_NOT_OWNER = 75  # exit code of a driver that found the app owned
 
 _Number = Annotated[int, typer.Argument(help="The command's number.")]
 _Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds that it may run; then it is given up.")]
@@ -127,8 +125,12 @@ def ordered(
         if not wait:
             _say(f'command {number} is queued for app {app}; "deltaworks commands show {number}"')
             return None
-        with _progress() as progress:
-            return _follow(loaded, store, store.command(number), progress)
+        try:
+            with _progress() as progress:
+                return _follow(loaded, store, store.command(number), progress)
+        except KeyboardInterrupt:
+            _say(f'command {number} goes on; "deltaworks commands cancel {number}" withdraws it')
+            raise
 
 
 def listed(
@@ -246,24 +248,17 @@ def _driver_comes(loaded: Settings, store: "Store", app: str) -> bool:
 
 def _obey_here(loaded: Settings, store: "Store", command: "Command", progress: "Progress") -> "Command":
     """Start a process that takes the app's lease, carries out this command and ends; follow it."""
-    from deltaworks.supervise.launch import driver_environment, open_driver_log
+    from deltaworks.supervise.launch import NOT_OWNER, own_for
 
     progress.console.print(f"app {command.app} has no driver: its tables get an owner for this command")
-    script = [str(ROOT / "spark_apps" / "batch.py"), "--app", command.app, "--project", str(loaded.project)]
     line = progress.add_task("", total=None)
-    with (
-        open_driver_log(loaded, command.app) as log,
-        subprocess.Popen(
-            [str(loaded.spark_python), *script, "--command", str(command.id)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=driver_environment(loaded),
-        ) as owner,
-    ):  # fmt: skip
+    with own_for(loaded, command) as owner:
         while owner.poll() is None:
             _draw(progress, line, store.command(command.id))
             time.sleep(_POLL_SECONDS)
     progress.remove_task(line)
     now = store.command(command.id)
-    if not now.finished and owner.returncode != _NOT_OWNER:
+    if not now.finished and owner.returncode not in (0, NOT_OWNER):
         finding = f"is {now.state}: its owner ended with code {owner.returncode}"
         raise CommandError(f"command {command.id}", finding, f'See "deltaworks logs app-{command.app}"')
     return now
@@ -324,6 +319,12 @@ def _words(name: str) -> str:
 
 
 def _amount(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_amount(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_amount, value)) or "none"
+    if value is None:
+        return "none"
     return str(value) if _number(value) is None else f"{value:,}"
 
 

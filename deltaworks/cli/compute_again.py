@@ -1,9 +1,8 @@
 """`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,8 +45,7 @@ def rebuild(
     read nor changed: what the topic holds becomes a table of the serving database.
     """
     from deltaworks import catalog
-    from deltaworks.engine.rebuild import refuse, stage
-    from deltaworks.engine.recomputing import recomputing
+    from deltaworks.engine.rebuild import refuse
 
     now = settings()
     found = catalog.load(now.project)
@@ -59,13 +57,7 @@ def rebuild(
         raise typer.BadParameter("goes with --from-changelog only", param_hint="--into")
     refuse(name, found)
 
-    def lay_out(folder: Path) -> bool:
-        with recomputing(now, name="rebuild", folder=folder) as (spark, own):
-            staged = stage(name, catalog=found, lake=now.lake, spark=spark, anew=own)
-        _say(f"computed again: {', '.join(staged.tables)}")
-        return True
-
-    _publish(now, name, lay_out, what={"what": "rebuild"}, by=by, reason=reason)
+    _ordered(name, {"what": "rebuild"}, by=by, reason=reason)
 
 
 def _restore(declared: "Declared", now: Settings, into: str) -> None:
@@ -91,8 +83,7 @@ def backfill(
     what changed. The stream goes on meanwhile.
     """
     from deltaworks import catalog
-    from deltaworks.engine.backfill import refuse, stage
-    from deltaworks.engine.recomputing import recomputing
+    from deltaworks.engine.backfill import refuse
 
     first, last = moment(since, option="--from"), moment(until, option="--to", end=True)
     if first >= last:
@@ -102,21 +93,8 @@ def backfill(
     name = found[table].name
     refuse(name, found)
 
-    def lay_out(folder: Path) -> bool:
-        with recomputing(now, name="backfill", folder=folder) as (spark, own):
-            made = stage(name, ranges=[(first, last)], catalog=found, lake=now.lake, spark=spark, anew=own)
-        done = f"{made.batches:,} ingest batches with {made.read:,} rows of bronze taken again"
-        if not found[name].has_events:
-            done = f"computed again from {', '.join(found[name].inputs)}"
-        if not made.gone and not made.come:
-            _say(f"{done}: every row came out as it was, nothing is to be published")
-            return False
-        _say(f"{done}: {made.gone:,} rows of {name} went, {made.come:,} came")
-        _say(f"to be published: {', '.join(made.staged.tables)}")
-        return True
-
-    what = {"what": "backfill", "from": first.isoformat(), "to": last.isoformat()}
-    _publish(now, name, lay_out, what=what, by=by, reason=reason)
+    asked = {"what": "backfill", "from": first.isoformat(), "to": last.isoformat()}
+    _ordered(name, asked, by=by, reason=reason)
 
 
 def rewind(
@@ -136,7 +114,7 @@ def rewind(
 
     now = settings()
     found = catalog.load(now.project)
-    version = int(to) if to.isdigit() else moment(to, option="--to")
+    version = _version_or_time(to, option="--to")
     what = {"what": "rewind"}
     _go_back(now, found, found[table].name, version, what=what, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
@@ -188,7 +166,7 @@ def _go_back(
     reason: str,
 ) -> None:
     from deltaworks.engine.publish import behind_topics
-    from deltaworks.engine.rewind import plan, stage
+    from deltaworks.engine.rewind import plan
 
     past = plan(name, catalog=found, lake=now.lake, to=to)
     back = {one.table for one in past}
@@ -201,15 +179,10 @@ def _go_back(
     ]  # fmt: skip
     show.listing(rows, title=f"back to version {past[0].version} of {name}", as_json=as_json)
 
-    def lay_out(folder: Path) -> bool:
-        stage(past, catalog=found, lake=now.lake, folder=folder)
-        return True
-
     if not dry_run:
-        # what was ordered meanwhile is to be seen in the list first
-        _publish(
-            now, name, lay_out, what={**what, "to_version": past[0].version}, by=by, reason=reason, tries=1
-        )  # fmt: skip
+        undone = sorted({number for one in past for number in one.undone})
+        seen = {"versions": {one.table: one.version for one in past}, "undone": undone}  # not otherwise than was shown
+        _ordered(name, {**what, "to": past[0].version, "seen": seen}, by=by, reason=reason)
 
 
 def _copies(declared: "Declared") -> Iterator[str]:
@@ -231,41 +204,34 @@ def record(text: str, *, option: str) -> tuple[str, int, int]:
 
 def moment(text: str, *, option: str, end: bool = False) -> datetime:
     """A time in UTC; of a day its beginning, or its `end`."""
+    from deltaworks.times import utc
+
     try:
-        found = datetime.fromisoformat(text)
+        return utc(text, end=end)
     except ValueError:
         hint = f"{text!r} is no day or time such as 2026-11-22T10:00."
         raise typer.BadParameter(hint, param_hint=option) from None
-    if end and "T" not in text and " " not in text:
-        found += timedelta(days=1)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _publish(
-    now: Settings, name: str, lay_out: Callable[[Path], bool], *, what: Mapping[str, object], by: str | None,
-    reason: str, tries: int | None = None,
-) -> None:  # fmt: skip
-    """Lay tables out in a folder and have them published; once more where another order was faster.
+def _version_or_time(text: str, *, option: str) -> int | datetime:
+    from deltaworks.times import version_or_time
 
-    `lay_out` says whether there is anything to publish; `what`, which command it is for, goes into the order for those
-    who look at it: its owner needs only the folder.
-    """
+    try:
+        return version_or_time(text)
+    except ValueError:
+        return moment(text, option=option)  # with what is wrong
+
+
+def _ordered(name: str, asked: Mapping[str, object], *, by: str | None, reason: str) -> None:
+    """Order a recomputation, which a process beside the owner carries out; tell what came of it."""
     from deltaworks.cli.commands import ordered, told
-    from deltaworks.engine.publish import SINCE
-    from deltaworks.engine.staging import TRIES, staging
+    from deltaworks.control.commands import RECOMPUTE
 
-    for left in reversed(range(tries or TRIES)):
-        with staging(now) as staged:
-            if not lay_out(staged.folder):
-                return
-            arguments = {**what, "folder": staged.folder.name}
-            ended = ordered(name, kind="publish", arguments=arguments, by=by, reason=reason, sent=staged.is_ordered)
-            staged.ordered = False
-        assert ended is not None, "it was waited for"
-        if not left or ended.state != "failed" or SINCE not in (ended.error or ""):
-            told(ended)
-            return
-        _say(f"{ended.error} That is done now")
+    ended = ordered(name, kind=RECOMPUTE, arguments=asked, by=by, reason=reason)
+    assert ended is not None, "it was waited for"
+    told(ended)
+    if (ended.result or {}).get("published") is None:
+        _say("every row came out as it was: nothing was published")
 
 
 def _say(text: str) -> None:

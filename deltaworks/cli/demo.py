@@ -104,7 +104,7 @@ def _sources_up(now: Settings, clock: Clock) -> None:
     with Store(now.control_dsn()) as store:
         store.declare_apps(declared.apps)
         for app in declared.apps:
-            store.desire(app, "running", by="deltaworks demo")
+            store.desire(app, "running", by="deltaworks demo", reason="it shows the shop at work")
     clock.say(f"wanted: {', '.join(declared.apps)} running; Airflow starts the drivers")
 
 

@@ -82,10 +82,9 @@ def revise(
     from deltaworks import catalog
     from deltaworks.cli.commands import order
     from deltaworks.cli.compute_again import moment
-    from deltaworks.words.keeping import Append
 
     named = catalog.load(settings().project)[table]  # raises, with the nearest name
-    if not isinstance(named.table.kept_as, Append) or named.table.event_time is None:
+    if not named.has_events:
         finding = f"{named.name} has no events that say how far time has come: no append(...) with event_time=."
         raise typer.BadParameter(finding, param_hint="TABLE")
     micros = (moment(to, option="--to") - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
@@ -94,9 +93,7 @@ def revise(
 
 def _setting_aside(found: "Catalog", table: str | None) -> Sequence[str]:
     """The tables that set late rows aside; if one is named, that one, or a usage error."""
-    from deltaworks.words.lateness import SideOutput
-
-    names = [name for name, one in found.tables.items() if isinstance(one.table.late, SideOutput)]
+    names = [name for name, one in found.tables.items() if one.sets_late_rows_aside]
     if table is None:
         return names
     named = found[table.removesuffix("__late")].name  # raises, with the nearest name

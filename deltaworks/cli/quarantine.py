@@ -195,9 +195,7 @@ def text(value: object) -> str | None:
 
 def parsing(found: "Catalog", table: str | None) -> Sequence[str]:
     """The tables that parse; if one is named, that one, or a usage error."""
-    from deltaworks.words.reading import Debezium, Json
-
-    names = [name for name, one in found.tables.items() if isinstance(one.table.reads, Json | Debezium)]
+    names = [name for name, one in found.tables.items() if one.parses]
     if table is None:
         return names
     named = found[table.removesuffix("__quarantine")].name  # raises, with the nearest name
@@ -208,9 +206,7 @@ def parsing(found: "Catalog", table: str | None) -> Sequence[str]:
 
 def _computed(found: "Catalog") -> list[str]:
     """The tables that a transform computes from others: it may fail on a row."""
-    from deltaworks.words.keeping import Aggregate, Stateful, View
-
-    return [name for name, one in found.tables.items() if isinstance(one.table.kept_as, Aggregate | Stateful | View)]
+    return [name for name, one in found.tables.items() if one.is_computed]
 
 
 def _known(found: "Catalog", table: str | None) -> Sequence[str]:

@@ -24,10 +24,10 @@ def check(
     Where there is a lake it is told too what of it is not as declared; that is no mistake, so the exit code stays 0.
     """
     from deltaworks.catalog import check as check_tables
-    from deltaworks.catalog import load
+    from deltaworks.catalog import load, schedule_findings
 
     given = settings()
-    findings = check_tables(given.project)
+    findings = check_tables(given.project) or schedule_findings(load(given.project), given.replays)
     analysed = ""
     if deep and not findings:
         from deltaworks.engine.deep_check import deep_findings, open_session, transforms

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from deltaworks.control.apps import Apps
+from deltaworks.control.apps import Apps, answered_for
 from deltaworks.control.database import Shape
 from deltaworks.control.payload import payload, storable_text
 from deltaworks.errors import CommandError
@@ -14,6 +14,8 @@ from deltaworks.errors import CommandError
 CommandState = Literal["queued", "running", "done", "failed", "cancelled"]
 RECOMPUTE = "recompute"
 """The kind that is worked on beside the stream, in a process of its own, and beside all others."""
+BACKFILL = "backfill"
+"""What a recomputation is where its arguments do not say `what`: one of a range."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,9 +71,7 @@ class Commands(Apps):
         `timeout_seconds`: from when its owner takes it; then it is given up between two steps. `call`: sent again under
         the same one, after an answer was lost, it is the same order.
         """
-        for name, text in (("by", by), ("reason", reason)):
-            if not text.strip():
-                raise CommandError(f"command {kind}", f"{name} is empty", "Say who wants it and why")
+        answered_for(kind, by=by, reason=reason)
         queue = """
             insert into commands (app, table_name, kind, arguments, requested_by, reason, timeout_seconds, call)
             select name, %(table)s, %(kind)s, %(arguments)s, %(by)s, %(reason)s, %(timeout)s, %(call)s
@@ -117,26 +117,30 @@ class Commands(Apps):
         return self._one(claim, values, _COMMAND)
 
     def take_recomputations(self, app: str, *, epoch: int, many: int, settled_seconds: float = 0.0) -> list[Command]:
-        """Claim the oldest queued recomputation and those of the same table with the same `plan_only`, oldest first.
+        """Claim the oldest queued recomputation; of a range also those of the same table with the same `plan_only`.
 
-        At most so `many`; none if one of the app is running, or `epoch` has no valid lease. None either while others of
-        that table come: until none has come for `settled_seconds`, or the oldest has waited for five times as long.
+        Oldest first, at most so `many`; none if one of the app is running, or `epoch` has no valid lease. None either
+        while others of that table come: until none has come for `settled_seconds`, or the oldest has waited for five
+        times as long. What is no range is taken alone, at once.
         """
         claim = """
             with owner as (
                 select epoch from leases where app = %(app)s and epoch = %(epoch)s and until > now()
             ), waiting as (
                 select id, table_name, arguments -> 'plan_only' as plan_only,
+                    coalesce(arguments ->> 'what', %(range)s) = %(range)s as is_range,
                     extract(epoch from now() - requested_at) as seconds
                 from commands where app = %(app)s and kind = %(beside)s and state = 'queued'
             ), oldest as (
-                select one.id, one.table_name, one.plan_only from waiting one where
+                select one.id, one.table_name, one.plan_only, one.is_range from waiting one where
                     one.id = (select min(id) from waiting) and (
-                        one.seconds >= 5 * %(settled)s or %(settled)s <= (
+                        not one.is_range or one.seconds >= 5 * %(settled)s or %(settled)s <= (
                             select min(seconds) from waiting where table_name is not distinct from one.table_name))
             ), next as (
                 select commands.id from commands left join oldest
-                    on oldest.table_name is not distinct from commands.table_name
+                    on oldest.id = commands.id or oldest.is_range
+                    and coalesce(commands.arguments ->> 'what', %(range)s) = %(range)s
+                    and oldest.table_name is not distinct from commands.table_name
                     and oldest.plan_only is not distinct from commands.arguments -> 'plan_only'
                 where app = %(app)s and kind = %(beside)s and (
                     taken_by = %(call)s and state = 'running'
@@ -151,7 +155,7 @@ class Commands(Apps):
             from next where commands.id = next.id and exists (select from owner)
             returning {columns}"""
         values = {"app": app, "epoch": epoch, "call": uuid.uuid4(), "beside": RECOMPUTE, "many": many}
-        values["settled"] = settled_seconds
+        values |= {"settled": settled_seconds, "range": BACKFILL}
         return sorted(self._all(claim, values, _COMMAND), key=lambda one: one.id)
 
     def report(self, number: int, progress: Mapping[str, object], *, epoch: int | None = None) -> Command:
@@ -218,6 +222,10 @@ class Commands(Apps):
         if found is None:
             raise CommandError(f"command {number}", "there is none", 'See "deltaworks commands list"')
         return found
+
+    def called(self, call: uuid.UUID) -> Command | None:
+        """What was sent, or wished, under this call."""
+        return self._one("select {columns} from commands where call = %(call)s", {"call": call}, _COMMAND)
 
     def commands(
         self, app: str | None = None, state: CommandState | None = None, limit: int = 50, *, table: str | None = None,

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import catalog as catalogs
-from deltaworks.control.commands import Command
+from deltaworks.control.commands import RECOMPUTE, Command
 from deltaworks.control.store import Store
 from deltaworks.engine import disk
 from deltaworks.engine.broker import Broker
@@ -33,6 +33,7 @@ from deltaworks.engine.outlets.pusher import Outlets
 from deltaworks.engine.ownership import Ownership
 from deltaworks.engine.points import die_at
 from deltaworks.engine.recompute_process import RecomputeProcess
+from deltaworks.engine.recomputing import stand_behind
 from deltaworks.engine.same_log import SameTopics
 from deltaworks.engine.session import open_session
 from deltaworks.engine.source import open_stream
@@ -57,6 +58,7 @@ LOOK_SECONDS_MAX = 10.0  # no longer is the stream waited for, to look for rows 
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
+LAST_WORDS_SECONDS_MAX = 10.0  # for a process that has published what was ordered, to say so of each order
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 MOVES_TOLD = 3  # from so many moves of leaders in a row on each is a warning
 LEFT = "maxOffsetsBehindLatest"  # of a topic's source, what a batch left of what there was when it was planned
@@ -74,7 +76,7 @@ class Driver:
         self.store = Store(settings.control_dsn())
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
-        self.recompute_process: RecomputeProcess | None = None  # works on recomputations, where this runs for long
+        self.recompute_process: RecomputeProcess | None = None  # works on recomputations; a drain has none
         self.clocks = Clocks()
         self.caution = Caution()
         self.lock = threading.Lock()
@@ -98,7 +100,7 @@ class Driver:
         return self._own(self._work)
 
     def run_commands(self, *, until: int) -> int:
-        """Own a stopped app just long enough to carry out its queued commands up to `until`; no Spark is started."""
+        """Own a stopped app just long enough to carry out its queued commands up to `until`, without Spark in here."""
         return self._own(lambda: self._work_off(until))
 
     def _own(self, work: Callable[[], None]) -> int:
@@ -204,17 +206,57 @@ class Driver:
             raise error
 
     def _work_off(self, until: int) -> None:
+        """Carry out the orders up to this one; leave them to a stream as soon as one is wanted."""
         flow = self._open()
-        while not self.store.command(until).finished:
-            self._still_ours()
-            command = self._take_order()
-            if command is None:
-                raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
-            self.orders.begin(command)
-            while self.orders.in_hand is not None:
+        if self.store.command(until).kind == RECOMPUTE:
+            stand_behind()
+            self.recompute_process = RecomputeProcess(
+                self.store, self.settings, app=self.app, epoch=self.ownership.epoch, settled_seconds=0
+            )
+        try:
+            while not self._has_ended(until) and not (self.recompute_process and self._wanted_running()):
                 self._still_ours()
-                flow.take_slice(str(command.table_name), None)
-                self.orders.step()
+                if self.recompute_process is not None:
+                    self._ask(self.recompute_process.look)
+                    command = self._ask(self._take_order)
+                else:
+                    command = self._take_order()
+                    if command is None:
+                        raise CommandError(
+                            f"command {until}", "is not queued any more", 'Run "deltaworks commands list"'
+                        )
+                if command is not None:
+                    self._carry_out(command, flow)
+                else:
+                    time.sleep(ASK_SECONDS)
+            self._let_finish()
+        finally:
+            if self.recompute_process is not None:
+                self._ask(self.recompute_process.close)
+
+    def _carry_out(self, command: Command, flow: Flow) -> None:
+        self.orders.begin(command)
+        while self.orders.in_hand is not None:
+            self._still_ours()
+            flow.take_slice(str(command.table_name), None)
+            self.orders.step()
+
+    def _has_ended(self, number: int) -> bool:
+        found = self._ask(lambda: self.store.command(number))
+        return found is not None and found.finished
+
+    def _wanted_running(self) -> bool:
+        app = self._ask(lambda: self.store.app(self.app))
+        return app is not None and app.desired == "running"
+
+    def _let_finish(self) -> None:
+        """Wait for a moment: orders that were carried out together are told their end one after the other."""
+        process, until = self.recompute_process, time.monotonic() + LAST_WORDS_SECONDS_MAX
+        while process is not None and process.pid is not None and time.monotonic() < until:
+            if self._wanted_running():  # the stream is not to wait
+                return
+            time.sleep(LOOP_SECONDS)
+            self._ask(process.see_to_its_end)
 
     def _obey_waiting(self, spark: SparkSession) -> None:
         """Begin what was ordered while nobody owned the app: it may be what lets the first batch through."""

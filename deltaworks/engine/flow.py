@@ -109,7 +109,8 @@ class FlowStatus:
     """What the heartbeat tells, as it was after the last table's turn; counted since this driver started.
 
     Nothing of it changes: whoever works puts another in its place, and any thread may read the one that is there.
-    `rows` are those of bronze, times seconds since 1970, `offsets` the next ones as committed to bronze.
+    `rows` are those of bronze, times seconds since 1970, `offsets` the next ones as committed to bronze. `behind`:
+    tables that have not taken all that their inputs have, and since when, in seconds of time.monotonic().
     """
 
     batches: int = 0
@@ -118,7 +119,7 @@ class FlowStatus:
     last_commit_at: float | None = None
     offsets: Offsets = field(default_factory=dict)
     tables: Mapping[str, TableStatus] = field(default_factory=dict)
-    behind: tuple[str, ...] = ()
+    behind: Mapping[str, float] = field(default_factory=dict)
     suspended: Mapping[str, Suspended] = field(default_factory=dict)
 
 
@@ -960,7 +961,9 @@ class Flow:
             for name, source in self.inputs.items()
             for counts in (self._counts.get(name, Counts()),)
         }
-        behind = tuple(writer.declared.name for writer in self.writers if writer.behind())
+        now, before = time.monotonic(), self.status.behind
+        names = (writer.declared.name for writer in self.writers if writer.behind())
+        behind = {name: before.get(name, now) for name in names}
         self.status = replace(
             self.status, offsets=self.offsets(), tables=tables, behind=behind, suspended=dict(self.suspended.tables),
             **changes,

@@ -14,6 +14,7 @@ from typing import Any
 
 from deltaworks.control.heartbeats import DriverState
 from deltaworks.engine import disk
+from deltaworks.engine.ages import Ages
 from deltaworks.engine.broker import Broker, Edge
 from deltaworks.engine.caution import Caution, is_java_gone, is_of_memory
 from deltaworks.engine.flow import Flow
@@ -69,6 +70,7 @@ class Heart:
         self._examiner: Examiner | None = None
         self._ends: dict[str, dict[str, Edge]] = {}
         self._rate = Rate(seconds=RATE_SECONDS)
+        self._ages = Ages()
         self._saved: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
@@ -137,6 +139,7 @@ class Heart:
             "last_batch_at": _iso(status.last_batch_at),
             "last_commit_at": _iso(status.last_commit_at),
             "behind": list(status.behind),
+            "waited_seconds": dict(self._ages.seconds),
             "suspended": {
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
                 for name, one in status.suspended.items()
@@ -185,6 +188,15 @@ class Heart:
         offsets = flow.status.offsets
         found = _quietly(lambda: broker.reachable(broker.edges(flow.topics), offsets))
         self._ends = found or self._ends
+        highs = (
+            None
+            if found is None
+            else {
+                topic: {p: edge.high for p, edge in parts.items() if edge.high > edge.low}
+                for topic, parts in found.items()
+            }
+        )
+        self._ages.note(ends=highs, taken=offsets, behind=flow.status.behind)
         _quietly(lambda: broker.commit(offsets))
 
 

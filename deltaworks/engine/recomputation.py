@@ -1,7 +1,7 @@
-"""Ordered recomputations of a table, worked on in a process of their own: ranges computed beside the lake, published.
+"""Ordered recomputations of a table, worked on in a process of their own: laid out beside the lake, then published.
 
-Each order is for one range. Those that wait for the same table are computed together, in one go over its inputs, and
-each ends with what came of its own range. What is published goes through the owner, as `deltaworks backfill` has it.
+Ranges that wait for the same table are computed together, in one go over its inputs, and each order ends with what came
+of its own. What is published goes through the owner.
 """
 
 import logging
@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,14 +24,11 @@ from tenacity import (
     wait_fixed,
 )
 
-from deltaworks import catalog as catalogs
 from deltaworks import processes
-from deltaworks.control.commands import Command
+from deltaworks.control.commands import BACKFILL, Command
 from deltaworks.control.store import Store
-from deltaworks.engine.backfill import Backfilled, Recomputed, stage
-from deltaworks.engine.event_range import Part
 from deltaworks.engine.publish import SINCE
-from deltaworks.engine.recomputing import recomputing
+from deltaworks.engine.recompute_work import LaidOut, Wanted, lay_out, wanted
 from deltaworks.engine.staging import TRIES, Staging, staging
 from deltaworks.engine.suspended import first_line
 from deltaworks.errors import CommandError, ControlError, DeltaworksError
@@ -63,6 +59,7 @@ class Recomputation:
         self._began = time.monotonic()
         self._step = "computing"
         self._withdrawn: Command | None = None
+        self._is_leaving = False
         self._turn = threading.Lock()
         self._over = threading.Event()
 
@@ -77,19 +74,21 @@ class Recomputation:
         return 0
 
     def _work(self) -> None:
-        ranges = dict[int, Part]()
+        asked = dict[int, Wanted]()
         for one in self.orders:
             try:
-                ranges[one.id] = _range(one)
+                asked[one.id] = wanted(one)
             except CommandError as error:
                 self._tell(partial(self.store.fail, one.id, str(error), epoch=self.epoch))
-        self.orders = [one for one in self.orders if one.id in ranges]
+        self.orders = [one for one in self.orders if one.id in asked]
         if not self.orders:
             return
         try:
-            done = self._recomputed(ranges)
+            done = self._recomputed(asked)
         except Exception as error:
-            for number in ranges:
+            if self._is_leaving:  # Spark met it when it was closed: the call in which it was left had no answer
+                raise _Left from error
+            for number in asked:
                 self._tell(partial(self.store.fail, number, first_line(error), epoch=self.epoch))
             if not isinstance(error, DeltaworksError):
                 raise
@@ -97,32 +96,29 @@ class Recomputation:
             for number, result in done.items():
                 self._tell(partial(self.store.finish, number, result, epoch=self.epoch))
 
-    def _recomputed(self, ranges: Mapping[int, Part]) -> Mapping[int, Mapping[str, Any]]:
+    def _recomputed(self, asked: Mapping[int, Wanted]) -> Mapping[int, Mapping[str, Any]]:
         """The result of each order, by its number."""
         table, plan_only = str(self.orders[0].table_name), bool(self.orders[0].arguments.get("plan_only"))
         finding = ""
         for _ in range(TRIES):
             with staging(self.settings, prefix=FOLDER.format(app=self.app)) as staged:
-                made = self._staged(staged, table, tuple(ranges.values()))
-                if plan_only or not (made.gone or made.come):
-                    return _results(ranges, made)
-                published = self._published(staged, table, sorted(ranges))
+                made = self._laid_out(staged, table, asked)
+                if plan_only or not made.changes:
+                    return _results(made)
+                published = self._published(staged, table, sorted(asked))
             if published.state == "done":
-                return _results(ranges, made, published)
+                return _results(made, published)
             if published.state == "cancelled":
                 raise _Left
             finding = f"command {published.id} (publish) failed: {(published.error or '').rstrip('.')}"
-            if SINCE not in finding:  # another order about the table was faster
+            if made.once or SINCE not in finding:  # another order about the table was faster
                 break
             log.info("%s. Once more", finding)
         raise CommandError(f"recomputation of {table}", finding, "Order it again")
 
-    def _staged(self, staged: Staging, table: str, ranges: Sequence[Part]) -> Backfilled:
-        catalog = catalogs.load(self.settings.project)
-        name = catalog[table].name  # raises, with the nearest name
+    def _laid_out(self, staged: Staging, table: str, asked: Mapping[int, Wanted]) -> LaidOut:
         self._step = "computing"
-        with recomputing(self.settings, name=f"recompute-{self.app}", folder=staged.folder) as (spark, own):
-            made = stage(name, ranges=ranges, catalog=catalog, lake=self.settings.lake, spark=spark, anew=own)
+        made = lay_out(table, asked, settings=self.settings, app=self.app, folder=staged.folder)
         with self._turn:  # from here on nobody is interrupted: the end of what is ordered is waited for
             self._step = "publishing"
         return made
@@ -130,7 +126,11 @@ class Recomputation:
     def _published(self, staged: Staging, table: str, numbers: Sequence[int]) -> Command:
         """Have the owner publish what was staged; how that ended."""
         first, more = self.orders[0], len(numbers) - 1
-        arguments = {"what": "recompute", "commands": list(numbers), "folder": staged.folder.name}
+        arguments = {
+            "what": first.arguments.get("what", BACKFILL),
+            "commands": list(numbers),
+            "folder": staged.folder.name,
+        }
         send = partial(
             self.store.send, app=self.app, table=table, kind="publish", arguments=arguments, by=first.requested_by,
             reason=f"{first.reason} and {more} more" if more else first.reason, call=uuid.uuid4(),
@@ -164,13 +164,18 @@ class Recomputation:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Meanwhile a thread tells how far it is, and has this process leave when nobody wants it any more."""
-        signal.signal(signal.SIGTERM, _leave)
+        signal.signal(signal.SIGTERM, self._leave)
         watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         watcher.start()
         try:
             yield
         finally:
             self._over.set()
+
+    def _leave(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what tidies up is not interrupted
+        self._is_leaving = True
+        raise _Left
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
@@ -203,11 +208,6 @@ class _Left(BaseException):
     """This process is to end."""
 
 
-def _leave(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what tidies up is not interrupted
-    raise _Left
-
-
 def _end_children() -> None:
     """End what this process started: a JVM that loses its Python while it starts would live on for ever."""
 
@@ -225,29 +225,6 @@ def _end_children() -> None:
     processes.kill_all(look)
 
 
-def _range(order: Command) -> Part:
-    try:
-        since, until = (datetime.fromisoformat(str(order.arguments[name])) for name in ("from", "to"))
-    except (KeyError, ValueError):
-        since = until = order.requested_at
-    if not since < until:
-        raise CommandError(f"command {order.id}", f"has no range: {order.arguments}", 'Give it "from" and "to"')
-    return since, until
-
-
-def _results(
-    ranges: Mapping[int, Part], made: Backfilled, published: Command | None = None
-) -> Mapping[int, Mapping[str, Any]]:
-    about = {
-        "together": len(ranges),
-        "above": list(made.above) if made.gone or made.come else [],
-        "published": None if published is None else published.id,
-    }
-    return {number: _counts(one) | about for number, one in zip(ranges, made.ranges, strict=True)}
-
-
-def _counts(one: Recomputed) -> dict[str, Any]:
-    return {
-        "from": one.since.isoformat(), "to": one.until.isoformat(), "rows_read": one.read, "rows_written": one.come,
-        "rows_gone": one.gone, "rows_unchanged": one.unchanged,
-    }  # fmt: skip
+def _results(made: LaidOut, published: Command | None = None) -> Mapping[int, Mapping[str, Any]]:
+    by = {"published": None if published is None else published.id}
+    return {number: {**result, **by} for number, result in made.results.items()}

@@ -35,9 +35,11 @@ class RecomputeProcess:
     """Takes an app's recomputations for the owner of this epoch, and has them worked on."""
 
     def __init__(
-        self, store: Store, settings: Settings, *, app: str, epoch: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, store: Store, settings: Settings, *, app: str, epoch: int, settled_seconds: float = SETTLED_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         """Nothing runs before `look`; `clock` gives seconds."""
+        self._settled_seconds = settled_seconds
         self.store, self.settings, self.app, self.epoch, self._clock = store, settings, app, epoch, clock
         self._child: subprocess.Popen[bytes] | None = None
         self._numbers: list[int] = []
@@ -52,9 +54,7 @@ class RecomputeProcess:
     def look(self) -> None:
         """Begin what waits if nothing runs; see to what has ended."""
         if self._child is not None:
-            if (code := self._child.poll()) is not None:
-                self._ended(code)
-                self._child = None
+            self.see_to_its_end()
             return
         if self._clock() - self._looked_at < LOOK_SECONDS:
             return
@@ -63,12 +63,18 @@ class RecomputeProcess:
             self._put_back()
         self._is_sure = False
         orders = self.store.take_recomputations(
-            self.app, epoch=self.epoch, many=TOGETHER_MAX, settled_seconds=SETTLED_SECONDS
+            self.app, epoch=self.epoch, many=TOGETHER_MAX, settled_seconds=self._settled_seconds
         )
         self._is_sure = True
         if orders:
             self._start([one.id for one in orders])
             log.info("commands %s: recompute %s", self._numbers, orders[0].table_name)
+
+    def see_to_its_end(self) -> None:
+        """If it has ended, see to what it leaves; begin nothing."""
+        if self._child is not None and (code := self._child.poll()) is not None:
+            self._ended(code)
+            self._child = None
 
     def close(self) -> None:
         """End it: what it had in hand waits for the next owner."""

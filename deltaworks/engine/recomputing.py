@@ -24,10 +24,9 @@ def recomputing(
     """Start Spark behind the streams, whose log is `<name>.log`; give it with settings whose lake is empty.
 
     That lake is in `folder`, which is empty; without one it goes at the end. Owners see by it that somebody reads the
-    lake as it is now. The process stays behind the streams, and whatever it starts: an owner that publishes for an app
-    that is stopped holds no stream up.
+    lake as it is now. The process stays behind the streams.
     """
-    os.nice(max(0, NICENESS - os.nice(0)))  # what is started from here on is so too
+    stand_behind()
     with ExitStack() as kept:
         if folder is None:
             beside = settings.data / STAGED  # not in /tmp: bronze is linked there, not copied
@@ -39,3 +38,8 @@ def recomputing(
             spark = open_session(name=name, settings=own, app=AppSettings())
         kept.callback(spark.stop)
         yield spark, own
+
+
+def stand_behind() -> None:
+    """Have this process, and whatever it starts from here on, get out of the streams' way."""
+    os.nice(max(0, NICENESS - os.nice(0)))

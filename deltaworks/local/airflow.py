@@ -13,7 +13,8 @@ from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder, write_private
 from deltaworks.settings import ROOT, Settings
 
-USERS = ("admin", "viewer")
+USERS = {"admin": "admin", "operator": "user", "viewer": "viewer"}
+"""Airflow's role of each: what an operator may is to trigger, pause and clear DAGs."""
 _EVERY_SECONDS_STARTING, _EVERY_SECONDS_READY = 1.0, 5.0  # each question costs the api-server three queries
 
 
@@ -78,7 +79,7 @@ def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
             "executor": "LocalExecutor",
             "parallelism": "4",  # a forked worker each
             "auth_manager": simple,
-            "simple_auth_manager_users": ",".join(f"{user}:{user}" for user in USERS),  # name:role
+            "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in USERS.items()),
             "simple_auth_manager_passwords_file": str(folder / "passwords.json"),
             "execution_api_server_url": f"{url}/execution/",
             "fernet_key": settings.secret("airflow_fernet"),

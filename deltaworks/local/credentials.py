@@ -10,7 +10,7 @@ from deltaworks.settings import Settings
 _PASSWORDS = (
     "source_admin", "shop", "debezium",  # roles of the source server
     "control_admin", "deltaworks", "airflow", "serving", "reader",  # roles of the control server
-    "airflow_admin", "airflow_viewer",  # users of Airflow's pages
+    "airflow_admin", "airflow_operator", "airflow_viewer",  # users of Airflow's pages
     "airflow_jwt", "airflow_session",  # signing keys
 )  # fmt: skip
 

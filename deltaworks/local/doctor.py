@@ -24,7 +24,7 @@ from deltaworks.local.captured import Gap, asking, gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
-from deltaworks.supervise.judge import NOT_WELL, suspended_tables
+from deltaworks.supervise.judge import suspended_tables
 from deltaworks.supervise.launch import driver_processes
 from deltaworks.supervise.watch import judged
 from deltaworks.words.reading import Debezium
@@ -224,7 +224,7 @@ def _apps(settings: Settings) -> Iterator[Finding]:
             told = f"{app.name} is {verdict.state}: {verdict.reason}"
             if verdict.state == "suspended" and seen.heartbeat and (tables := suspended_tables(seen.heartbeat)):
                 yield _fail("apps", told, f"Mend {next(iter(tables))}; it is tried again by itself")
-            elif verdict.state in NOT_WELL:
+            elif not verdict.well:
                 yield _fail("apps", told, f'Run "deltaworks logs app-{app.name}"')
             elif verdict.needs is not None:
                 yield _warn("apps", told, f'Run "deltaworks app status {app.name}" again; Airflow starts it')

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from airflow.sdk import BaseOperator, Context
 from airflow.triggers.base import (
@@ -26,6 +26,7 @@ POLL_SECONDS = 1.0
 TELL_SECONDS = 5.0  # progress is logged at most so often
 WAIT_SECONDS_MAX = 3600.0  # then an order that nobody has taken is withdrawn and the task fails
 _TRY = ", try "
+_End = TypeVar("_End")
 _TRIGGER = "deltaworks.supervise.command.CommandTrigger"
 
 
@@ -80,26 +81,13 @@ class CommandTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Send, wait, end the task."""
         order: _Order | None = None
-        waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
-        while True:
-            try:
-                if order is None:
-                    order = await asyncio.to_thread(_Order, self, *self._asker())
-                now = await asyncio.to_thread(order.look, patient=waited < self.wait_seconds_max)
-            except DeltaworksError as error:
-                if not blind:
-                    self.log.warning("%s Waiting.", error)
-                blind = True
-            else:
-                blind = False
-                if isinstance(now, TriggerEvent):
-                    yield now
-                    return
-                if now != told and waited - told_at >= TELL_SECONDS:
-                    self.log.info("%s", now)
-                    told, told_at = now, waited
-            await asyncio.sleep(POLL_SECONDS)
-            waited += POLL_SECONDS
+
+        def look(waited: float) -> TriggerEvent | str:
+            nonlocal order
+            order = order or _Order(self, *self._asker())
+            return order.look(patient=waited < self.wait_seconds_max)
+
+        yield await watched(self.log, look)
 
     def _asker(self) -> tuple[str, str]:
         """Who wants it, and why: the DAG and its run; a task that was cleared, or that Airflow tries again, anew."""
@@ -110,8 +98,32 @@ class CommandTrigger(BaseTrigger):
         return f"airflow {instance.dag_id}", f"{instance.run_id}{again}"
 
 
+async def watched(log: Any, look: Callable[[float], _End | str]) -> _End:
+    """Look once a second, in a thread, until the end is seen, and log how far it is; what may pass is waited for.
+
+    `look` gets the seconds that have passed.
+    """
+    waited, blind, told, told_at = 0.0, False, "", -TELL_SECONDS
+    while True:
+        try:
+            now = await asyncio.to_thread(look, waited)
+        except DeltaworksError as error:
+            if not blind:
+                log.warning("%s Waiting.", error)
+            blind = True
+        else:
+            blind = False
+            if not isinstance(now, str):
+                return now
+            if now != told and waited - told_at >= TELL_SECONDS:
+                log.info("%s", now)
+                told, told_at = now, waited
+        await asyncio.sleep(POLL_SECONDS)
+        waited += POLL_SECONDS
+
+
 @lru_cache(maxsize=8)
-def _store(dsn: str) -> Store:
+def store_of(dsn: str) -> Store:
     """One connection for all orders that a triggerer waits for: those of a hundred tables at once. It mends itself."""
     return Store(dsn)
 
@@ -121,7 +133,7 @@ class _Order:
 
     def __init__(self, trigger: CommandTrigger, by: str, reason: str) -> None:
         self._trigger, self._by, self._reason = trigger, by, reason
-        self._store = _store(Settings.load(Path(trigger.project)).control_dsn())
+        self._store = store_of(Settings.load(Path(trigger.project)).control_dsn())
         self._id: int | None = None
 
     def look(self, *, patient: bool) -> TriggerEvent | str:

@@ -11,12 +11,16 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG, Param, TaskGroup, get_parsing_context
 from airflow.utils.types import DagRunType
 
-from deltaworks.catalog import Catalog, Declared, load
+from deltaworks.catalog import Catalog, Declared, load, schedule_findings
 from deltaworks.errors import DeclarationError
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import gold
 from deltaworks.supervise.command import CommandOperator, CommandTrigger
 from deltaworks.supervise.days import Days
+from deltaworks.supervise.health import HealthOperator
+from deltaworks.supervise.health import asset as health
+from deltaworks.supervise.operate import TASK as OPERATE
+from deltaworks.supervise.operate import OperateOperator, choices
 from deltaworks.supervise.replay import ReplayOperator
 from deltaworks.supervise.stream import StreamOperator
 
@@ -31,14 +35,19 @@ REPLAYS_MAX = 16
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
     """One DAG per app that keeps its driver running; raises nothing for a wrong table."""
-    try:
-        catalog, finding = load(settings.project), ""
-        apps: Iterable[str] = catalog.apps
-    except DeclarationError as error:
-        catalog, finding, apps = None, str(error), sorted(settings.apps)
+    catalog, finding, apps = _known(settings)
     for app in apps:
         if _wanted(f"stream__{app}"):
             yield _stream_dag(settings, app, catalog, finding)
+
+
+def _known(settings: Settings) -> tuple[Catalog | None, str, Iterable[str]]:
+    """The tables, the finding where one is wrong, and the apps, which are known in any case."""
+    try:
+        catalog = load(settings.project)
+    except DeclarationError as error:
+        return None, str(error), sorted(settings.apps)
+    return catalog, "", catalog.apps
 
 
 def maintenance_dags(settings: Settings) -> Iterator[DAG]:
@@ -66,13 +75,83 @@ def maintenance_dags(settings: Settings) -> Iterator[DAG]:
 def replay_dags(settings: Settings) -> Iterator[DAG]:
     """A DAG for each table of which a range can be computed again; raises DeclarationError while one is wrong."""
     catalog = load(settings.project)
-    for name in settings.replays:
-        if not catalog[name].has_range:  # raises, with the nearest name
-            finding = f"{name} has no range of event time, so no day of it can be replayed"
-            raise DeclarationError("deltaworks.toml [replays]", finding, "Take it out, or name a table that has one")
+    for finding in schedule_findings(catalog, settings.replays):
+        raise finding.error()
     for name, table in catalog.tables.items():
         if table.has_range and _wanted(f"replay__{name}"):
             yield _replay_dag(settings, table, settings.replays.get(name))
+
+
+def health_dags(settings: Settings) -> Iterator[DAG]:
+    """Per app a DAG that is red while the app is not well; raises nothing for a wrong table."""
+    _, _, apps = _known(settings)
+    for app in apps:
+        if _wanted(f"health__{app}"):
+            with DAG(
+                f"health__{app}",
+                description=f"Fails while {app} is not well, succeeds when it is again",
+                doc_md=_HEALTH_DOC.format(app=app),
+                schedule=health(app, project=settings.project),
+                start_date=START,
+                catchup=False,
+                max_active_runs=1,
+                is_paused_upon_creation=False,
+                tags=["deltaworks", "health", app],
+            ) as dag:
+                HealthOperator(task_id="health", app=app, project=settings.project)
+            yield dag
+
+
+def operate_dags(settings: Settings) -> Iterator[DAG]:
+    """Per app a form for what a person may have done to it; while a table is wrong, for the app alone."""
+    catalog, _, apps = _known(settings)
+    for app in apps:
+        if _wanted(f"operate__{app}"):
+            yield _operate_dag(settings, app, catalog)
+
+
+def _operate_dag(settings: Settings, app: str, catalog: Catalog | None) -> DAG:
+    names, tables, does = choices(catalog, app)
+    times = "a time such as 2026-11-22T10:00 (UTC)"
+    with DAG(
+        f"operate__{app}",
+        description=f"Operations on {app} and its tables, as a form",
+        doc_md=_OPERATE_DOC.format(app=app, does=does),
+        schedule=None,
+        start_date=START,
+        max_active_runs=REPLAYS_MAX,
+        is_paused_upon_creation=False,
+        allowed_run_types=[DagRunType.MANUAL],  # type: ignore[list-item]  # Airflow's annotation names a private twin
+        tags=["deltaworks", "operate", app],
+        params={
+            "operation": Param(type="string", enum=names, title="Operation", description_md=does),
+            "table": Param(
+                tables[0], type="string", enum=tables, title="Table",
+                description="None for start, stop, restart, drain, commands cancel",
+            ),
+            "reason": Param(type="string", pattern=r"\S", title="Why", description="For the record, beside your name"),
+            "to": Param(
+                None, type=["null", "string"], title="To",
+                description=f"rewind: a version or {times}; replay, late revise: {times}",
+            ),
+            "cause": Param(
+                None, type=["null", "string"], title="Cause",
+                description="Of refused rows: only those that were refused for this, as the quarantine lists it",
+            ),
+            "hours": Param(
+                None, type=["null", "integer"], minimum=0, title="Hours", description="vacuum: so long files stay",
+            ),
+            "command": Param(
+                None, type=["null", "integer"], minimum=1, title="Command", description="Number of the one to cancel",
+            ),
+            "plan_only": Param(
+                default=False, type="boolean", title="Only see what would be done",
+                description="rebuild, rewind, replay: computes it and tells; nothing is published",
+            ),
+        },
+    ) as dag:  # fmt: skip
+        OperateOperator(task_id=OPERATE, app=app, project=settings.project)
+    return dag
 
 
 def _replay_dag(settings: Settings, table: Declared, cron: str | None) -> DAG:
@@ -165,7 +244,7 @@ def _stream_doc(app: str, tables: Iterable[Declared], finding: str) -> str:
         [
             f"Keeps the Spark driver of **{app}** running, for ever.",
             "",
-            f"Stop: `deltaworks app stop {app}`. Start: `deltaworks app start {app}`.",
+            f"Stop and start: *Trigger* of `operate__{app}`, or `deltaworks app stop {app}` and `... app start {app}`.",
             "Marking the task failed or clearing it does not stop the driver; pausing the DAG only stops the watching.",
             "",
             *([f"**The tables cannot be read now:** {finding}"] if finding else owned),
@@ -185,6 +264,21 @@ Marking a run failed or clearing it does not stop what was ordered: `deltaworks 
 is cleared orders its day again, which changes nothing where all is as it should be.
 
 From a terminal, without Airflow: `deltaworks backfill {table} --from DAY --to DAY`.
+"""
+
+
+_HEALTH_DOC = """The last run tells how **{app}** is. It has failed while a table is suspended, something has waited for
+longer than `behind_seconds`, or the driver hangs, gave up, or ended although nobody wanted that; the task's log says
+why. When all is well again, one succeeds by itself. A run for each change, none meanwhile; *Trigger* looks at once.
+"""
+
+_OPERATE_DOC = """*Trigger* opens a form: what is to be done to **{app}** or to its tables, and why. It is recorded with
+your name (`deltaworks commands list`).
+
+{does}
+
+The task's log tells how far it is, its return value what came of it. A stopped app gets an owner for what is ordered.
+Marking the run failed or clearing it withdraws nothing: *commands cancel* does.
 """
 
 

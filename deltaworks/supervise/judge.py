@@ -23,6 +23,7 @@ class Limits:
     no_progress_seconds: float = 600  # rows wait, or it is to stop, and nothing is committed, nor a command at work
     quiet_seconds: float = 30  # nothing waits, nothing was committed for so long: idle
     behind_rows: int = 50_000  # more rows wait than a batch takes
+    behind_seconds: float = 60  # something has waited for longer: late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +41,17 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is the matter, why, and what has to be done about it, if anything."""
+    """What is the matter, why, and what has to be done about it, if anything; `late`: something waits for too long."""
 
     state: State
     reason: str
     needs: Needs | None = None
+    late: bool = False
+
+    @property
+    def well(self) -> bool:
+        """Whether nobody has to look after it: it is in no state of NOT_WELL, and nothing waits for too long."""
+        return self.state not in NOT_WELL and not self.late
 
 
 def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
@@ -66,9 +73,19 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
         return _draining(seen, heartbeat, pid, watched_seconds, limits)
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
-    found = _running(seen, heartbeat, pid, watched_seconds, limits)
+    found = _late(_running(seen, heartbeat, pid, watched_seconds, limits), heartbeat, limits)
     careful = _careful(heartbeat.progress)
     return replace(found, reason=f"{found.reason}; {careful}") if careful else found
+
+
+def _late(found: Verdict, heartbeat: Heartbeat, limits: Limits) -> Verdict:
+    """The same, behind where something waits for too long; a worse state stays."""
+    waited = heartbeat.progress.get("waited_seconds") or {}
+    late = {name: seconds for name, seconds in waited.items() if seconds > limits.behind_seconds}
+    if not late or found.state not in ("healthy", "idle", "behind"):
+        return found
+    told = ", ".join(f"{name} for {seconds:.0f} s" for name, seconds in sorted(late.items()))
+    return Verdict(state="behind", reason=f"{found.reason}; not taken yet: of {told}", late=True)
 
 
 def _careful(progress: Mapping[str, Any]) -> str:

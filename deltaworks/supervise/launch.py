@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from deltaworks import processes
-from deltaworks.control import Lease, Store
+from deltaworks.control import Command, Lease, Store
 from deltaworks.errors import ControlError, StackError
 from deltaworks.local.private import open_log, private_folder
 from deltaworks.processes import Known
@@ -28,6 +28,7 @@ from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.launches import Launch, last_launch, launched_apps, owned, past, remember
 
 DOWN = "deltaworks down"  # who wants the apps stopped while the whole stack is down
+NOT_OWNER = 75  # exit code of a driver that found the app owned
 DEAD_SECONDS_MAX = 15  # SIGKILL takes milliseconds; longer means a process in uninterruptible sleep
 _POLL_SECONDS = 0.1
 _MARK = "--- "  # begins the line that says when a driver starts
@@ -48,8 +49,8 @@ class Launched:
     adopted: bool = False
 
 
-def start(settings: Settings, app: str) -> Launched:
-    """Make sure that one driver of the app runs: adopt the living one, else start one.
+def start(settings: Settings, app: str, *, drain: bool = False) -> Launched:
+    """Make sure that one driver of the app runs: adopt the living one, else start one; `drain`: which ends by itself.
 
     Before a new one starts, every process of the old one is dead and seen dead, and its lease is given back.
     Raises ControlError while the control store is away, StackError if an old process cannot be killed.
@@ -60,7 +61,20 @@ def start(settings: Settings, app: str) -> Launched:
             return found
         failures = past(settings, store, app).failures
         kill(settings, store, app)
-        return _popen(settings, app, failures=failures)
+        return _popen(settings, app, failures=failures, drain=drain)
+
+
+def own_for(settings: Settings, command: Command) -> "subprocess.Popen[bytes]":
+    """Start an owner of a stopped app that carries out its orders up to this one, and ends; it outlives whoever asks.
+
+    Its exit code is NOT_OWNER where it found the app owned, 0 also where it leaves what is ordered to a stream.
+    """
+    script = [str(ROOT / "spark_apps" / "batch.py"), "--app", command.app, "--project", str(settings.project)]
+    with open_driver_log(settings, command.app) as log:
+        return subprocess.Popen(
+            [str(settings.spark_python), *script, "--command", str(command.id)], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=driver_environment(settings),
+        )  # fmt: skip
 
 
 def running(settings: Settings, store: Store, app: str) -> Launched | None:
@@ -106,13 +120,15 @@ def stop_all(settings: Settings, *, seconds_max: float = 30.0) -> dict[str, str]
     """
     became: dict[str, str] = {}
     leases: dict[str, Lease | None] = {}
+    before: dict[str, set[Known]] = {}  # one that has nothing to drain is gone before it is looked for again
     try:
         with Store(settings.control_dsn()) as store:
             for app in store.apps():
+                before[app.name] = _members(settings, app.name, store.lease(app.name))
                 if app.desired == "running":
-                    store.desire(app.name, "stopped", by=DOWN)
+                    store.desire(app.name, "stopped", by=DOWN, reason="the whole stack goes down")
                 leases[app.name] = store.lease(app.name)
-            found = {name: _members(settings, name, lease) for name, lease in leases.items()}
+            found = {name: before[name] | _members(settings, name, lease) for name, lease in leases.items()}
             live = {name: seen for name, seen in found.items() if seen}
             deadline = time.monotonic() + seconds_max
             while (busy := _led(settings, store, live)) and time.monotonic() < deadline:
@@ -132,7 +148,7 @@ def resume_all(settings: Settings, *, by: str = "deltaworks up") -> tuple[str, .
     with Store(settings.control_dsn()) as store:
         held = tuple(app.name for app in store.apps() if app.desired == "stopped" and app.desired_by == DOWN)
         for name in held:
-            store.desire(name, "running", by=by)
+            store.desire(name, "running", by=by, reason="the stack is up again")
     return held
 
 
@@ -182,16 +198,16 @@ def driver_environment(settings: Settings) -> Mapping[str, str]:
     return {**_OF_DELTA_RS, **ours}
 
 
-def _popen(settings: Settings, app: str, *, failures: int) -> Launched:
+def _popen(settings: Settings, app: str, *, failures: int, drain: bool) -> Launched:
     private_folder(settings.run)
     with _reaping:  # a thread for each app
         _children[:] = [child for child in _children if child.poll() is None]
-    script = str(ROOT / "spark_apps" / "stream.py")
+    script, more = str(ROOT / "spark_apps" / "stream.py"), ["--drain"] if drain else []
     with open_driver_log(settings, app) as log:
         log.write(f"{_MARK}{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z driver of {app} starts\n".encode())
         log.flush()
         child = subprocess.Popen(
-            [str(settings.spark_python), script, "--app", app, "--project", str(settings.project)],
+            [str(settings.spark_python), script, "--app", app, "--project", str(settings.project), *more],
             start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=log,

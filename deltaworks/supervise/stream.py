@@ -23,9 +23,9 @@ from deltaworks.errors import ControlError, DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds
-from deltaworks.supervise.judge import Limits, Seen, Verdict, judge
+from deltaworks.supervise.judge import Seen, Verdict
 from deltaworks.supervise.launches import past
-from deltaworks.supervise.watch import look
+from deltaworks.supervise.watch import Eyes, look
 
 POLL_SECONDS = 1.0
 # a trigger that fires before the scheduler has seen the deferring process end fails the task (apache/airflow 66374)
@@ -149,13 +149,13 @@ class StreamTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait until something has to be done."""
         telling = _Telling(self)
-        eyes: _Eyes | None = None
+        eyes: Eyes | None = None
         try:
             while True:
                 await asyncio.sleep(POLL_SECONDS)
                 try:
                     if eyes is None:
-                        eyes = await asyncio.to_thread(_Eyes, self.app, Path(self.project))
+                        eyes = await asyncio.to_thread(Eyes, self.app, Path(self.project))
                     seen, verdict = await asyncio.to_thread(eyes.look)
                 except DeltaworksError as error:
                     telling.blind(error)
@@ -223,30 +223,6 @@ class StreamTrigger(BaseTrigger):
         if pause > 0:
             return Verdict(state="failed", reason=f"{verdict.reason}; next attempt at {_clock(self.not_before)}")
         return Verdict(state=verdict.state, reason="the pause is over", needs="start")
-
-
-class _Eyes:
-    """Looks and judges; knows since when it has seen without a break."""
-
-    def __init__(self, app: str, project: Path) -> None:
-        self._app, self.settings = app, Settings.load(project)
-        self._limits = Limits(behind_rows=self.settings.app(app).rows_per_batch_max)
-        self._store = Store(self.settings.control_dsn())
-        self._since: float | None = None
-
-    def look(self) -> tuple[Seen, Verdict]:
-        """Look once, in a thread; raises ControlError while the control store is away."""
-        try:
-            seen = look(self.settings, self._store, self._app)
-        except DeltaworksError:
-            self._since = None
-            raise
-        self._since = self._since or time.monotonic()
-        return seen, judge(seen, watched_seconds=time.monotonic() - self._since, limits=self._limits)
-
-    def close(self) -> None:
-        """Close the connection to the control store."""
-        self._store.close()
 
 
 class _Telling:

@@ -1,9 +1,13 @@
 """One look at an app: what the control store and this machine's process table say of it."""
 
 import math
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 from deltaworks.control import App, Heartbeat, Lease, Store
+from deltaworks.control.commands import RECOMPUTE
+from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise.judge import Limits, Seen, Verdict, judge, lag_rows
 from deltaworks.supervise.launch import lingering, living
@@ -28,7 +32,38 @@ def look(settings: Settings, store: Store, app: str) -> Seen:
 def judged(settings: Settings, store: Store, app: str) -> tuple[Seen, Verdict]:
     """A look at an app, and how it is as far as one look tells: the store is taken to have been heard all the time."""
     seen = look(settings, store, app)
-    return seen, judge(seen, watched_seconds=math.inf, limits=Limits())
+    return seen, judge(seen, watched_seconds=math.inf, limits=limits(settings, app))
+
+
+def limits(settings: Settings, app: str) -> Limits:
+    """From when on which state, for an app of these settings."""
+    one = settings.app(app)
+    late = settings.behind_seconds + 2 * one.trigger_seconds  # what comes after a batch waits for the next one to end
+    return Limits(behind_rows=one.rows_per_batch_max, behind_seconds=late)
+
+
+class Eyes:
+    """Looks and judges; knows since when it has seen without a break."""
+
+    def __init__(self, app: str, project: Path) -> None:
+        self._app, self.settings = app, Settings.load(project)
+        self._limits = limits(self.settings, app)
+        self._store = Store(self.settings.control_dsn())
+        self._since: float | None = None
+
+    def look(self) -> tuple[Seen, Verdict]:
+        """Look once, in a thread; raises ControlError while the control store is away."""
+        try:
+            seen = look(self.settings, self._store, self._app)
+        except DeltaworksError:
+            self._since = None
+            raise
+        self._since = self._since or time.monotonic()
+        return seen, judge(seen, watched_seconds=time.monotonic() - self._since, limits=self._limits)
+
+    def close(self) -> None:
+        """Close the connection to the control store."""
+        self._store.close()
 
 
 def _launched_at(settings: Settings, app: str, lease: Lease | None) -> datetime | None:
@@ -41,5 +76,7 @@ def _busy_with(store: Store, app: App, heartbeat: Heartbeat | None) -> str | Non
     """Name the command at work; asked only where rows wait for it, or the end of the driver."""
     if heartbeat is None or (lag_rows(heartbeat) == 0 and app.desired == "running"):
         return None
-    running = store.commands(app.name, "running", limit=1)
+    # beside a stream a recomputation holds nothing up; an owner that is there for it has no stream, and begins none
+    beside = heartbeat.state != "starting"
+    running = [one for one in store.commands(app.name, "running") if not (beside and one.kind == RECOMPUTE)]
     return f"command {running[0].id} ({running[0].kind} {running[0].table_name or app.name})" if running else None

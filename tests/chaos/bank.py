@@ -28,7 +28,7 @@ def running_bank() -> Iterator[Settings]:
             stack.up(settings, parts=SERVICES, seconds_max=START_SECONDS_MAX)
             with Store(settings.control_dsn()) as store:
                 store.declare_apps(settings.apps)
-                store.desire("bank", "running", by="chaos")
+                store.desire("bank", "running", by="chaos", reason="a drill")
             yield settings
         finally:
             stack.down(settings)

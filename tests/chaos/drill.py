@@ -110,7 +110,7 @@ class _Watch:
         """Have Airflow keep the drivers of all apps running."""
         self._store.declare_apps(self.apps)
         for app in self.apps:
-            self._store.desire(app, "running", by="chaos")
+            self._store.desire(app, "running", by="chaos", reason="a drill")
 
     def epochs(self) -> dict[str, int]:
         """Epoch of each app's last lease: every new driver has one more."""

@@ -87,7 +87,7 @@ class Drilling:
             return self._recovered(scene, Done(what=one.name, seed=seed, findings=found), self._apps(alone))
         finally:
             if alone:
-                self.store.desire("spare", "stopped", by="chaos")
+                self.store.desire("spare", "stopped", by="chaos", reason="a drill")
 
     def drawn(self, seed: int) -> Done:
         """Two or three faults that the seed draws, each upon the other's recovery."""
@@ -107,7 +107,7 @@ class Drilling:
         settled = recover(self._scene(Random(seed), "bank", "numbered"), apps=self._apps(), lost=self.lost)
         mark = Mark(sent=dict(self.traffic.sent), transferred=self.traffic.transferred)
         for app in ("bank", "spare"):
-            self.store.desire(app, "stopped", by="chaos")
+            self.store.desire(app, "stopped", by="chaos", reason="a drill")
         wait_until(self._at_rest, what="the drivers' end", seconds_max=120)
         with Picture(catalog.load(self.settings.project), self.settings.lake) as picture:
             found = [*check(picture, at_rest=True), *equals_source(picture, self.settings.source_dsn())]
@@ -194,7 +194,7 @@ class Drilling:
         return ["bank", "spare"] if alone else ["bank"]
 
     def _want_spare(self) -> None:
-        self.store.desire("spare", "running", by="chaos")
+        self.store.desire("spare", "running", by="chaos", reason="a drill")
         wait_until(lambda: not not_well(self.settings, self.store, ["spare"]), what="a driver", seconds_max=120)
         balanced = balance(self.settings, seconds_max=120, apps=["spare"], lost=self.lost)
         assert not balanced.findings, balanced.findings

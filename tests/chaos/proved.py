@@ -78,7 +78,7 @@ def _work(settings: Settings, found: catalog.Catalog, minutes: float, chance: Ra
     ):
         store.declare_apps(found.apps)
         for app in found.apps:
-            store.desire(app, "running", by="chaos")
+            store.desire(app, "running", by="chaos", reason="a drill")
         wait_until(
             lambda: all(_works(store, app) for app in found.apps), what="drivers", seconds_max=_DRIVER_SECONDS_MAX
         )

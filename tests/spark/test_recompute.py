@@ -5,12 +5,14 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from deltaworks import processes
 from deltaworks.control import Command, Lease, Store
 from deltaworks.control.commands import RECOMPUTE
 from deltaworks.engine.checker import Picture, check
+from deltaworks.engine.folders import folder_of
 from deltaworks.engine.recompute_process import RecomputeProcess
 from tests.broken_rules import Shop
 from tests.flows import START, Log, Owner, carry_out
@@ -128,6 +130,45 @@ def test_days_that_wait_are_computed_together(wrong: Wrong) -> None:
         assert check(picture, at_rest=True) == []
 
 
+def test_a_table_is_rebuilt_and_goes_back_alone(wrong: Wrong) -> None:
+    """Each by itself: what it would do is seen first, and what was ordered since somebody looked is not undone."""
+    owner, store, _ = wrong
+    version = version_of(owner)
+
+    def sent(**arguments: object) -> int:
+        return store.send(app="web", table=TABLE, kind=RECOMPUTE, arguments=arguments, by="ann", reason="mended")
+
+    numbers = [sent(what="rebuild", plan_only=True), sent(what="rebuild")]
+    process = worked(wrong, lambda: bool(ended(store, numbers)))
+    rebuilt, after = version_of(owner), shown(owner)
+    refused = [
+        sent(what="rewind", to=version, seen={"versions": {}, "undone": []}),
+        sent(what="rewind"),
+        sent(what="wind"),
+    ]
+    worked(wrong, lambda: bool(ended(store, refused)), process=process)
+    back = sent(what="rewind", to=version)
+    worked(wrong, lambda: bool(ended(store, [back])), process=process)
+    process.close()
+
+    planned, made = (store.command(number).result or {} for number in numbers)
+    assert planned["tables"] == made["tables"]
+    assert made["tables"][0] == TABLE
+    assert (planned["published"], store.command(made["published"]).kind) == (None, "publish")
+    assert rebuilt == version + 1
+    assert len(after[TABLE]) > 0
+    assert [store.command(number).state for number in refused] == ["failed"] * 3
+    told = [store.command(number).error or "" for number in refused]
+    assert f"more would be undone than was looked at: commands {made['published']}" in told[0]
+    assert "does not say how far back" in told[1]
+    assert "it is not known how to wind" in told[2]
+    gone_back = store.command(back)
+    assert gone_back.state == "done", gone_back.error
+    assert (gone_back.result or {})["to_versions"][TABLE] == version
+    assert (gone_back.result or {})["commands_undone"] == [made["published"]]
+    assert store.commands("web", "running") == []
+
+
 def test_a_process_that_is_killed_fails_its_orders(wrong: Wrong) -> None:
     """And nothing is left of it; ordered again, it is done."""
     _, store, _ = wrong
@@ -169,6 +210,11 @@ def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> 
     assert store.command(waits).state == "queued"
     assert list((owner.settings.data / "staged").iterdir()) == []
     assert len(store.take_recomputations("web", epoch=lease.epoch, many=9)) == 1
+
+
+def version_of(owner: Owner) -> int:
+    """The newest version of the table."""
+    return DeltaTable(folder_of(TABLE, owner.settings.lake)).version()
 
 
 def gone(family: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""A backfill that is killed while it lays tables out, one that is not, and a rewind: as an operator orders them."""
+"""A backfill whose owner is killed while tables are laid out, one that is not, a rewind: as an operator orders them."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from deltaworks import processes
 from deltaworks.analyst import connect
-from deltaworks.control import Store
+from deltaworks.control import Command, Store
 from deltaworks.engine.log import newest_version, read_log
 from deltaworks.settings import ROOT, Settings
 from tests.flows import START
@@ -104,8 +104,33 @@ def version(settings: Settings) -> int:
     return int(DeltaTable(settings.lake / "silver" / "notes").version())
 
 
-def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) -> None:
-    """What was killed has changed nothing and ordered nothing; afterwards all is as if the rule had been right.
+def killed_owner(settings: Settings) -> Command:
+    """Order a backfill and kill the owner that was started for it once rows are taken again; the order, as it is then.
+
+    Nothing is left of it: its process ends with it, and removes what it has laid out.
+    """
+    with begun(settings, *BACKFILL) as command:
+        wait_until(
+            lambda: takes_again(settings) or command.poll() is not None,
+            what="rows taken again", seconds_max=SECONDS_MAX,
+        )  # fmt: skip
+        (left,) = (settings.data / "staged").iterdir()
+        with Store(settings.control_dsn()) as store:
+            lease = store.lease("tiny")
+            assert lease is not None
+            family = processes.family(lease.pid)
+            os.kill(lease.pid, signal.SIGKILL)
+            _, told = command.communicate(timeout=SECONDS_MAX)
+            wait_until(lambda: not any(map(processes.started, family)), what="its process has ended with it")
+            (ordered,) = store.commands(kind="recompute")
+    assert command.returncode == 3
+    assert "its owner ended with code -9" in told
+    assert not left.exists()
+    return ordered
+
+
+def test_backfill_whose_owner_was_killed_and_one_given_again_then_rewind(tmp_path: Path) -> None:
+    """What was killed has changed nothing, and the next owner does it; afterwards all is as if the rule had been right.
 
     In the end the table above is computed again by another transform.
     """
@@ -116,18 +141,9 @@ def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) ->
         project.edit("expectations/silver/notes.yml", WRONG, RIGHT)
         before = there(settings)
 
-        with begun(settings, *BACKFILL) as dying:
-            wait_until(
-                lambda: takes_again(settings) or dying.poll() is not None,
-                what="rows taken again", seconds_max=SECONDS_MAX,
-            )  # fmt: skip
-            os.killpg(dying.pid, signal.SIGKILL)
-            dying.communicate(timeout=SECONDS_MAX)
-        (left,) = (settings.data / "staged").iterdir()
-        whole, after = (left / "staged.json").exists(), there(settings)
-        with Store(settings.control_dsn()) as store:
-            ordered = store.commands()
-        told = said(settings, *BACKFILL)
+        killed = killed_owner(settings)
+        after = there(settings)
+        again = said(settings, *BACKFILL)
         published = version(settings)
         filled = there(settings)
 
@@ -146,18 +162,20 @@ def test_backfill_that_was_killed_and_given_again_then_rewind(tmp_path: Path) ->
         said(settings, "ledger")
         staged = list((settings.data / "staged").iterdir())
 
-    assert dying.returncode == -signal.SIGKILL
-    assert not whole
-    assert ordered == []
+    assert killed.state == "running", killed.error
     assert before == after
     assert len(before[0]) == FIRST // 2
-    assert f"{FIRST // 2:,} came" in told
+    assert f"rows written {FIRST // 2}" in again
+    assert "together 2" in again  # the one that was left, and this one
     assert filled == rewound == as_if_right(FIRST)
     assert last == as_if_right(FIRST + LATER)
-    assert f"computed again from {NOTES}: 1 rows of {DAYS} went, 1 came" in computed
+    assert "rows gone 1 " in computed
+    assert "rows written 1 " in computed
     assert doubled["words"] == 2 * int(str(last[1][0]["words"]))
     first, above = planned
     assert (first["table"], first["to version"], first["rows to take again"]) == (NOTES, published, LATER)
     assert above["table"] == DAYS
-    assert [one["arguments"]["what"] for one in orders] == ["rewind", "backfill"]
-    assert staged == [left]
+    asked = [one["arguments"]["what"] for one in orders if one["kind"] == "recompute"]
+    assert asked == ["rewind", "backfill", "backfill"]
+    assert {one["state"] for one in orders} == {"done"}
+    assert staged == []

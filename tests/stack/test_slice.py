@@ -125,7 +125,7 @@ def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
     sources = drained.settings
     with Store(sources.control_dsn()) as store:
         store.declare_apps(["shop", "web"])
-        store.desire("web", "running", by="test")
+        store.desire("web", "running", by="test", reason="a test")
     driver = started(sources, "web")
     lake = connect(sources.lake)
     before = _views(lake)
@@ -138,7 +138,7 @@ def test_killed_driver_goes_on_where_the_ledger_says(drained: Drained) -> None:
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     with Store(sources.control_dsn()) as store:
-        store.desire("web", "stopped", by="test")
+        store.desire("web", "stopped", by="test", reason="a test")
     checkpoint = [path for path in (sources.data / "checkpoints/web").rglob("*") if path.is_file()]
     assert "offsets" in {path.parent.name for path in checkpoint}
     for path in checkpoint:
@@ -155,7 +155,7 @@ def test_second_driver_is_refused(drained: Drained) -> None:
     """While a driver owns the app, another one ends at once with exit code 75."""
     sources = drained.settings
     with Store(sources.control_dsn()) as store:
-        store.desire("web", "running", by="test")
+        store.desire("web", "running", by="test", reason="a test")
     driver = started(sources, "web")
     with Store(sources.control_dsn()) as store:
         wait_until(
@@ -166,7 +166,7 @@ def test_second_driver_is_refused(drained: Drained) -> None:
     cli(sources, "run", "web", "--drain", codes=(75,))
 
     with Store(sources.control_dsn()) as store:
-        store.desire("web", "stopped", by="test")
+        store.desire("web", "stopped", by="test", reason="a test")
     assert driver.wait(timeout=SECONDS_MAX) == 0
 
 
@@ -191,7 +191,7 @@ def test_driver_waits_for_its_control_store(drained: Drained) -> None:
         assert code is None
         wait_until(lambda: _commits(sources) > waited, what="new commits", seconds_max=SECONDS_MAX)
         with Store(sources.control_dsn()) as store:
-            store.desire("web", "stopped", by="test")
+            store.desire("web", "stopped", by="test", reason="a test")
         assert driver.wait(timeout=SECONDS_MAX) == 0
 
 
@@ -209,7 +209,7 @@ def test_driver_that_was_succeeded_while_it_waited_ends(drained: Drained) -> Non
             os.killpg(driver.pid, signal.SIGCONT)
             code = driver.wait(timeout=SECONDS_MAX)
             store.release(taken)
-            store.desire("web", "stopped", by="test")
+            store.desire("web", "stopped", by="test", reason="a test")
 
         assert code == EXIT_NOT_OWNER
         assert _commits(sources) == before

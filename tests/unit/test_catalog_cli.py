@@ -47,6 +47,19 @@ def test_right_project_has_no_findings(table: Table) -> None:
     assert table("check") == "5 tables, no findings\n"
 
 
+def test_a_schedule_for_what_cannot_be_replayed_is_a_finding(table: Table, project: Project) -> None:
+    """Airflow would have no DAG for any replay until it is mended."""
+    file = project.folder / "deltaworks.toml"
+    file.write_text(f'{file.read_text()}\n[replays]\n"silver.note" = "0 3 * * *"\n"silver.members" = "0 3 * * *"\n')
+
+    printed = table("check", exit_code=1)
+
+    name, no_range, count = printed.splitlines()
+    assert name == "deltaworks.toml [replays]: silver.note: there is no such table. The nearest is silver.notes."
+    assert no_range.startswith("deltaworks.toml [replays]: silver.members has no range of event time")
+    assert count == "2 findings"
+
+
 def test_findings_are_printed_and_exit_1(table: Table, project: Project) -> None:
     """Each finding is one line, however long, and the exit code is that of a finding."""
     project.edit("tables/silver/notes/table.py", 'topic="notes"', 'topic="note"')

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -21,9 +21,7 @@ from typer.testing import CliRunner, Result
 from deltaworks import processes
 from deltaworks.cli import apps, commands, compute_again, late, quarantine
 from deltaworks.control import Store
-from deltaworks.engine import backfill, rebuild, recomputing, rewind
-from deltaworks.engine.backfill import Backfilled
-from deltaworks.engine.publish import Staged
+from deltaworks.engine import rewind
 from deltaworks.engine.rewind import Rewind
 from deltaworks.errors import CommandError, ControlError, DeclarationError
 from deltaworks.settings import ROOT, Settings
@@ -132,8 +130,9 @@ def driver(store_of: Settings, work: Callable[[Store, int], None]) -> Iterator[N
         def obey() -> None:
             until(lambda: store.commands("shop", "queued"))
             command = store.take("shop", epoch=lease.epoch)
-            assert command is not None
-            work(store, command.id)
+            again = store.take_recomputations("shop", epoch=lease.epoch, many=1)
+            (taken,) = again if command is None else [command]
+            work(store, taken.id)
 
         thread = threading.Thread(target=obey)
         thread.start()
@@ -263,7 +262,7 @@ def test_stop_that_waits_names_the_driver_that_does_not_end(own: Store, monkeypa
 
 def test_driver_that_died_is_a_finding(own: Store) -> None:
     """An app that is wanted and whose process is gone makes the status fail, with the reason."""
-    own.desire("shop", "running", by="ann")
+    own.desire("shop", "running", by="ann", reason="a test")
     lease = own.acquire("shop", owner="gone", seconds=60, pid=2**22 + 1, process_started="0")
     own.beat(lease, state="running", progress={})
 
@@ -365,7 +364,7 @@ def test_commands_can_be_listed_shown_and_cancelled() -> None:
 
 def test_command_line_gives_up_on_a_driver_that_does_not_come(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow is up and the app is wanted, but nobody takes the lease: the wait ends with the command queued."""
-    own.desire("shop", "running", by="ann")
+    own.desire("shop", "running", by="ann", reason="a test")
     monkeypatch.setattr(commands, "airflow_is_up", lambda _: True)
     monkeypatch.setattr(commands, "LONELY_SECONDS_MAX", 0.5)
 
@@ -524,39 +523,34 @@ def test_order_without_steps_is_given_no_time(own: Store) -> None:
 
 
 @pytest.fixture
-def laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have it that whatever is computed again, or goes back to version 4, lies in its folder already."""
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it that whatever goes back goes to version 4, and undoes command 7."""
 
     def past(table: str, **_: object) -> tuple[Rewind, ...]:
-        return (Rewind(table=table, newest=9, version=4, at=None, again=3, undone=()),)
+        return (Rewind(table=table, newest=9, version=4, at=None, again=3, undone=(7,)),)
 
-    def taken_again(*_: object, **__: object) -> Backfilled:
-        return Backfilled(staged=staged, batches=1, read=3, gone=0, come=1)
-
-    staged = Staged(tables=(), base={}, code={}, versions={})
-    monkeypatch.setattr(recomputing, "recomputing", lambda *_, **__: nullcontext((None, None)))
-    monkeypatch.setattr(rebuild, "stage", lambda *_, **__: staged)
-    monkeypatch.setattr(backfill, "stage", taken_again)
     monkeypatch.setattr(rewind, "plan", past)
     monkeypatch.setattr(rewind, "before", lambda *_, **__: 4)
-    monkeypatch.setattr(rewind, "stage", lambda *_, **__: staged)
 
 
-@pytest.mark.usefixtures("laid_out")
+SEEN = {"versions": {"silver.published_purchases": 4}, "undone": [7]}
+
+
+@pytest.mark.usefixtures("looked_at")
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [
         (["rebuild"], {"what": "rebuild"}),
         (["backfill", "--from", "2026-11-20", "--to", "2026-11-21"],
          {"what": "backfill", "from": "2026-11-20T00:00:00+00:00", "to": "2026-11-22T00:00:00+00:00"}),
-        (["rewind", "--to", "4"], {"what": "rewind", "to_version": 4}),
+        (["rewind", "--to", "4"], {"what": "rewind", "to": 4, "seen": SEEN}),
         (["replay", "--from-offset", "large_purchases/0/7"],
-         {"what": "replay", "since": "large_purchases/0/7", "to_version": 4}),
+         {"what": "replay", "since": "large_purchases/0/7", "to": 4, "seen": SEEN}),
         (["replay", "--from-time", "2026-11-22T10:00"],
-         {"what": "replay", "since": "2026-11-22T10:00:00+00:00", "to_version": 4}),
+         {"what": "replay", "since": "2026-11-22T10:00:00+00:00", "to": 4, "seen": SEEN}),
     ],
 )  # fmt: skip
-def test_order_to_publish_says_what_for(
+def test_order_to_recompute_says_what_for(
     project: Settings, own: Store, words: list[str], arguments: dict[str, object]
 ) -> None:
     """Who looks at the orders tells a backfill from a rewind, and its range from its version."""
@@ -565,8 +559,8 @@ def test_order_to_publish_says_what_for(
 
     command = own.command(1)
     assert result.exit_code == 0, result.output
-    assert {name: value for name, value in command.arguments.items() if name != "folder"} == arguments
-    assert (command.kind, rows(call("commands", "list", "--json"))[0]["arguments"]) == ("publish", command.arguments)
+    assert command.arguments == arguments
+    assert (command.kind, rows(call("commands", "list", "--json"))[0]["arguments"]) == ("recompute", command.arguments)
     assert f"({arguments['what']})" in call("commands", "list").output
     assert rows(call("commands", "show", "1", "--json"))[0]["arguments"] == command.arguments
 
@@ -581,7 +575,7 @@ def test_order_to_publish_of_before_is_listed_too(own: Store) -> None:
     assert "publish" in listed.output
 
 
-@pytest.mark.usefixtures("project", "laid_out")
+@pytest.mark.usefixtures("project", "looked_at")
 @pytest.mark.parametrize(
     ("table", "copies", "readers"),
     [

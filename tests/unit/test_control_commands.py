@@ -269,9 +269,10 @@ def test_unknown_order_is_an_error(store: Store) -> None:
         store.finish(99, {})
 
 
-def recompute(store: Store, table: str = "gold.days", *, plan_only: bool = False) -> int:
+def recompute(store: Store, table: str = "gold.days", *, plan_only: bool = False, what: str | None = None) -> int:
     """Order a recomputation of a table of app shop."""
-    arguments = {"from": "2026-11-20", "to": "2026-11-21", "plan_only": plan_only}
+    arguments: dict[str, object] = {"from": "2026-11-20", "to": "2026-11-21", "plan_only": plan_only}
+    arguments |= {} if what is None else {"what": what}
     return store.send(app="shop", table=table, kind=RECOMPUTE, arguments=arguments, by="ann", reason="late")
 
 
@@ -306,6 +307,19 @@ def test_recomputations_of_a_table_are_taken_together(store: Store) -> None:
             assert (one.state, one.epoch) == ("running", epoch)
             store.finish(one.id, {}, epoch=epoch)
     assert store.take_recomputations("shop", epoch=epoch, many=2) == []
+
+
+def test_what_is_no_range_is_taken_alone_and_at_once(store: Store) -> None:
+    """A rebuild is not computed with ranges of its table, and need not wait for more of them."""
+    epoch = own(store)
+    first, named, whole, last = (recompute(store, what=what) for what in (None, "backfill", "rebuild", None))
+
+    for expected, settled in (([first, named, last], 0), ([whole], 60)):
+        taken = store.take_recomputations("shop", epoch=epoch, many=9, settled_seconds=settled)
+        assert [one.id for one in taken] == expected
+        for one in taken:
+            store.finish(one.id, {}, epoch=epoch)
+    assert store.take_recomputations("shop", epoch=epoch, many=9) == []
 
 
 def test_recomputations_are_taken_when_no_more_come(store: Store) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from deltaworks.control import Store
 from deltaworks.control.payload import BYTES_MAX
-from deltaworks.errors import ControlError
+from deltaworks.errors import CommandError, ControlError
 from deltaworks.settings import ROOT
 from tests.scratch_postgres import ScratchPostgres, scratch_postgres
 
@@ -42,7 +42,7 @@ def tables(dsn: str) -> set[str]:
 
 def test_new_app_is_wanted_stopped_and_a_known_one_stays_as_it_is(store: Store) -> None:
     """Declaring apps starts nothing and stops nothing."""
-    store.desire("shop", "running", by="ann")
+    store.desire("shop", "running", by="ann", reason="a test")
 
     store.declare_apps(["shop", "risk"])
 
@@ -55,14 +55,50 @@ def test_new_app_is_wanted_stopped_and_a_known_one_stays_as_it_is(store: Store) 
 
 def test_desired_state_names_who_changed_it(store: Store) -> None:
     """Wanting what is wanted already changes neither who nor when."""
-    started = store.desire("shop", "running", by="ann")
-    again = store.desire("shop", "running", by="bob")
-    stopped = store.desire("shop", "stopped", by="bob")
+    started = store.desire("shop", "running", by="ann", reason="a test")
+    again = store.desire("shop", "running", by="bob", reason="a test")
+    stopped = store.desire("shop", "stopped", by="bob", reason="a test")
 
     assert (started.desired_by, again.desired_by, stopped.desired_by) == ("ann", "ann", "bob")
     assert again.desired_at == started.desired_at
     assert stopped.desired_at > started.desired_at
     assert store.app("shop") == stopped
+
+
+def test_each_wish_is_on_record_with_who_and_why(store: Store) -> None:
+    """As an order that is done, also where it changed nothing; of another kind where it is a part of something else."""
+    store.desire("shop", "running", by="ann", reason="a release")
+    store.desire("shop", "running", by="bob", reason="to be sure")
+    store.desire("shop", "stopped", by="cid", reason="the disk", kind="drain")
+
+    told = [(one.kind, one.state, one.requested_by, one.reason, one.result) for one in reversed(store.commands())]
+    assert told == [
+        ("start", "done", "ann", "a release", {"was": "stopped"}),
+        ("start", "done", "bob", "to be sure", {"was": "running"}),
+        ("drain", "done", "cid", "the disk", {"was": "running"}),
+    ]
+    assert store.take("shop") is None
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("ann", " ")])
+def test_wish_without_who_or_why_is_refused(store: Store, by: str, reason: str) -> None:
+    """And one for an app that there is not; neither changes or records anything."""
+    with pytest.raises(CommandError, match="command start: .* is empty"):
+        store.desire("shop", "running", by=by, reason=reason)
+    with pytest.raises(ControlError, match="never declared"):
+        store.desire("shup", "running", by="ann", reason="why")
+
+    assert store.app("shop").desired == "stopped"
+    assert store.commands() == []
+
+
+def test_wish_whose_answer_was_lost_is_on_record_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent again over a new connection."""
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))
+    for _ in range(2):
+        store.desire("shop", "running", by="ann", reason="a release")
+
+    assert len(store.commands()) == 1
 
 
 def test_name_of_an_app_cannot_leave_its_folder(store: Store) -> None:

@@ -34,7 +34,7 @@ def settings(postgres: ScratchPostgres, tmp_path: Path) -> Iterator[Settings]:
 def store(settings: Settings) -> Iterator[Store]:
     """Give its control store."""
     with Store(settings.control_dsn()) as store:
-        store.desire("shop", "running", by="test")
+        store.desire("shop", "running", by="test", reason="a test")
         yield store
 
 

@@ -74,7 +74,7 @@ def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
                 take_arrow(flow, log.batch(), above=False)
             about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
             compact = store.send(table="bronze.changes", kind="compact", **about)  # type: ignore[arg-type]  # as named
-            store.desire("changes", "stopped", by="test")
+            store.desire("changes", "stopped", by="test", reason="a test")
             closing, nobody, query = Closing(flow, store), None, Quiet(looks=20)
             closing._untold["gold.days", "2026-11-20"] = 1
 

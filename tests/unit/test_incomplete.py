@@ -83,7 +83,7 @@ def asked(settings: Settings) -> dict[str, tuple[bool, str]]:
 def test_a_suspended_table_is_told_by_every_command(settings: Settings, driver: int) -> None:
     """With its error and how far it is behind, while its app goes on; and by none once it goes on too."""
     with Store(settings.control_dsn()) as store:
-        store.desire("web", "running", by="tests")
+        store.desire("web", "running", by="tests", reason="a test")
         lease = store.acquire(
             "web", owner="tests", seconds=60, pid=driver, process_started=str(processes.started(driver))
         )
@@ -122,7 +122,7 @@ def test_commands_agree_about_an_app_and_what_its_tables_lack(
     now = datetime.now(UTC).isoformat()
     said = {name: now if value == "now" else value for name, value in progress.items()}
     with Store(settings.control_dsn()) as store:
-        store.desire("web", wanted, by="tests")
+        store.desire("web", wanted, by="tests", reason="a test")
         started = str(processes.started(driver)) if lives else "long ago"
         lease = store.acquire("web", owner="tests", seconds=60, pid=driver, process_started=started)
         assert isinstance(lease, Lease)

@@ -53,7 +53,7 @@ def store(settings: Settings) -> Iterator[Store]:
     """Give its control store, in which both apps are wanted."""
     with Store(settings.control_dsn()) as store:
         for app in ("shop", "web"):
-            store.desire(app, "running", by="test")
+            store.desire(app, "running", by="test", reason="a test")
         yield store
 
 
@@ -180,7 +180,7 @@ def test_who_owns_the_app_itself_kills_nobody(settings: Settings, store: Store) 
 
 def test_command_at_work_is_seen_while_the_app_is_to_stop(settings: Settings, store: Store) -> None:
     """A compaction of a stopped app takes its time: with no rows waiting, too, nobody may take it for a hang."""
-    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as owner:
         started = processes.started(owner.pid)
         assert started is not None
@@ -277,7 +277,7 @@ def test_what_tests_write_in_their_own_process_is_written_as_by_drivers(
 
 def test_stop_all_lets_drivers_drain_and_resume_all_wants_them_again(settings: Settings, store: Store) -> None:
     """A driver ends in order; the next start of the stack brings back those that were running, and only those."""
-    store.desire("web", "stopped", by="alice")
+    store.desire("web", "stopped", by="alice", reason="a test")
     shop = launch.start(settings, "shop")
     wait_owned(store, "shop", shop.pid)
 
@@ -323,8 +323,8 @@ def test_early_ends_are_counted_and_a_wish_starts_anew(settings: Settings, store
         pid = launch.start(settings, "shop").pid
         wait_for(lambda pid=pid: processes.started(pid) is None)  # type: ignore[misc]  # bound in the loop
         counted.append(past(settings, store, "shop").failures)
-    store.desire("shop", "stopped", by="alice")
-    store.desire("shop", "running", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
+    store.desire("shop", "running", by="alice", reason="a test")
 
     assert counted == [1, 2, 3]
     assert past(settings, store, "shop").failures == 0

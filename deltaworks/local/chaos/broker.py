@@ -153,13 +153,13 @@ def _document(record: Message) -> dict[str, object]:
 def _app_away(scene: Scene) -> Iterator[None]:
     """Stop the app in good order, and want it running again afterwards."""
     lease = scene.store.lease(scene.app)
-    scene.store.desire(scene.app, "stopped", by="chaos")
+    scene.store.desire(scene.app, "stopped", by="chaos", reason="a fault")
     try:
         if lease is not None:
             scene.until(lambda: not processes.lives(lease.pid, lease.process_started), "the driver's end")
         yield
     finally:
-        scene.store.desire(scene.app, "running", by="chaos")
+        scene.store.desire(scene.app, "running", by="chaos", reason="a fault")
 
 
 def _last_error(scene: Scene) -> str:

@@ -13,12 +13,12 @@ from deltaworks.local.chaos.fault import Lost, Scene
 def restart(scene: Scene) -> Lost:
     """Stop the app in good order and want it running again."""
     lease = scene.store.lease(scene.app)
-    scene.store.desire(scene.app, "stopped", by="chaos")
+    scene.store.desire(scene.app, "stopped", by="chaos", reason="a fault")
     try:
         if lease is not None:
             scene.until(lambda: not processes.lives(lease.pid, lease.process_started), "the driver's end")
     finally:
-        scene.store.desire(scene.app, "running", by="chaos")
+        scene.store.desire(scene.app, "running", by="chaos", reason="a fault")
     scene.say(f"the driver of {scene.app} was stopped in good order")
     return {}
 

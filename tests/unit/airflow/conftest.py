@@ -52,5 +52,5 @@ def store(settings: Settings) -> Iterator[Store]:
     """Give its control store, in which both apps are wanted."""
     with Store(settings.control_dsn()) as store:
         for app in ("shop", "web"):
-            store.desire(app, "running", by="test")
+            store.desire(app, "running", by="test", reason="a test")
         yield store

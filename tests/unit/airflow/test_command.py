@@ -20,7 +20,7 @@ def test_an_order_is_given_and_its_result_ends_the_task(store: Store, settings: 
 
     assert isinstance(event, TaskSuccessEvent)
     assert event.xcoms == {"return_value": {"files_before": 9, "files_after": 1, "rows": 100}}
-    sent = store.commands("shop")[0]
+    sent = store.commands("shop", kind="compact")[0]
     assert (sent.table_name, sent.requested_by, sent.reason) == ("silver.orders", "airflow maintain__shop", "run-1")
 
 
@@ -33,7 +33,7 @@ def test_a_trigger_that_starts_again_does_not_give_the_order_twice(store: Store,
 
     assert first is None
     assert isinstance(second, TaskSuccessEvent)
-    assert len(store.commands("shop")) == 1
+    assert len(store.commands("shop", kind="compact")) == 1
 
 
 def test_many_orders_share_a_connection(store: Store, settings: Settings) -> None:
@@ -80,7 +80,7 @@ def test_a_task_that_is_cleared_gives_its_order_again(store: Store, settings: Se
     event = ended(compact(settings, number=2))
 
     assert isinstance(event, TaskSuccessEvent)
-    assert [(one.reason, one.state) for one in store.commands("shop")] == [
+    assert [(one.reason, one.state) for one in store.commands("shop", kind="compact")] == [
         ("run-1, try 2", "done"),
         ("run-1", "failed"),
     ]
@@ -94,7 +94,7 @@ def test_a_task_that_is_cleared_meanwhile_goes_on_waiting(store: Store, settings
     event = ended(compact(settings, number=2))
 
     assert isinstance(event, TaskSuccessEvent)
-    assert [one.reason for one in store.commands("shop")] == ["run-1"]
+    assert [one.reason for one in store.commands("shop", kind="compact")] == ["run-1"]
 
 
 @pytest.mark.parametrize("sent_before", [False, True])
@@ -102,7 +102,7 @@ def test_a_stopped_app_is_skipped(store: Store, settings: Settings, *, sent_befo
     """Nothing waits in the queue for the day when it is started again."""
     if sent_before:
         ended(compact(settings), seconds_max=1.5)
-    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
 
     event = ended(compact(settings))
 

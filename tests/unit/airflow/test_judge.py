@@ -165,3 +165,22 @@ def test_a_driver_that_goes_carefully_says_why(careful: dict[str, object] | None
     assert verdict.state == "healthy"
     assert verdict.reason.endswith(told)
     assert ("careful" in verdict.reason) == ("careful" in told or "memory" in told)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "state", "well"),
+    [
+        (beat(lag=rows(10), last_commit_at=iso(1), waited_seconds={"shop.changes": 61.0}), "behind", False),
+        (beat(lag=rows(0), last_commit_at=iso(1), waited_seconds={"gold.days": 61.0}), "behind", False),
+        (beat(lag=rows(10), last_commit_at=iso(1), waited_seconds={"shop.changes": 59.0}), "healthy", True),
+        (beat(lag=rows(60_000), last_commit_at=iso(1), waited_seconds={"shop.changes": 5.0}), "behind", True),
+        (beat(lag=rows(5), last_commit_at=iso(700), waited_seconds={"shop.changes": 700.0}), "stuck", False),
+    ],
+)
+def test_what_waits_for_too_long_is_not_well(heartbeat: Heartbeat, state: State, *, well: bool) -> None:
+    """A worse state stays; many rows that wait for a moment are no harm."""
+    found = judge(on(heartbeat), watched_seconds=LONG, limits=Limits())
+
+    assert (found.state, found.well) == (state, well)
+    if state == "behind" and not well:
+        assert "for 61 s" in found.reason

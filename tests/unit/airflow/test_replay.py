@@ -97,17 +97,17 @@ def test_a_run_orders_its_day_and_is_told_its_rows(store: Store, settings: Setti
 
     assert isinstance(event, TaskSuccessEvent)
     assert event.xcoms == {"return_value": {"rows_written": 3}}
-    assert len(store.commands("web")) == 1
+    assert len(store.commands("web", kind="recompute")) == 1
 
 
 def test_a_restart_of_the_app_loses_no_day(store: Store, settings: Settings) -> None:
     """While the app is wanted stopped the order waits; other tasks are skipped then."""
     ended(trigger(settings), seconds_max=1.5)
-    store.desire("web", "stopped", by="ann")
+    store.desire("web", "stopped", by="ann", reason="a test")
 
     assert ended(trigger(settings), seconds_max=3) is None
 
-    assert [one.state for one in store.commands("web")] == ["queued"]
+    assert [one.state for one in store.commands("web", kind="recompute")] == ["queued"]
 
 
 @pytest.mark.parametrize("day", ["", "None", "2026-11", "2026-11-31", "2026-11-20T00:00:00"])
@@ -116,7 +116,7 @@ def test_a_run_without_a_day_fails_and_orders_nothing(store: Store, settings: Se
     event = ended(trigger(settings, day=day))
 
     assert isinstance(event, TaskFailedEvent)
-    assert store.commands("web") == []
+    assert store.commands("web", kind="recompute") == []
 
 
 def trigger(settings: Settings, *, day: str = "2026-11-20", plan_only: str = "False") -> ReplayTrigger:

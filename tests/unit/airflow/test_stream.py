@@ -66,12 +66,12 @@ def test_an_app_that_is_stopped_stays_stopped_until_it_is_wanted(
     task: StreamOperator, store: Store, settings: Settings
 ) -> None:
     """The task waits without a driver; the wish wakes it."""
-    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
     trigger = deferred(task)
 
     early = fired(trigger, seconds_max=2.5)
     before = launch.running(settings, store, "shop")
-    store.desire("shop", "running", by="alice")
+    store.desire("shop", "running", by="alice", reason="a test")
     event = fired(trigger, seconds_max=4)
 
     assert (early, before) == (None, None)
@@ -83,10 +83,10 @@ def test_what_the_trigger_cannot_start_fails_a_try(
     task: StreamOperator, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the reason, for people to see."""
-    store.desire("shop", "stopped", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
     trigger = deferred(task)
     monkeypatch.setenv("DELTAWORKS_SPARK_PYTHON", "/nowhere/python")
-    store.desire("shop", "running", by="alice")
+    store.desire("shop", "running", by="alice", reason="a test")
 
     event = fired(trigger)
 
@@ -167,8 +167,8 @@ def test_a_wish_ends_a_pause(task: StreamOperator, store: Store, settings: Setti
     held = fired(trigger, seconds_max=2.5)
     before = last_launch(settings, "shop")
 
-    store.desire("shop", "stopped", by="alice")
-    store.desire("shop", "running", by="alice")
+    store.desire("shop", "stopped", by="alice", reason="a test")
+    store.desire("shop", "running", by="alice", reason="a test")
     event = fired(trigger, seconds_max=4)
 
     assert (held, event) == (None, None)

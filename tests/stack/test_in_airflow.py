@@ -1,0 +1,206 @@
+"""What people do in Airflow: days of a table replayed beside the stream, operations by the form, who may."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from deltaworks.control import Store
+from deltaworks.errors import QueryError
+from deltaworks.operations import ALL
+from deltaworks.settings import ROOT, Settings
+from tests.flows import START
+from tests.running_stack import running_stack, wait_until
+from tests.stack.test_compute_again import DAYS as DAYS_TABLE
+from tests.stack.test_compute_again import NOTES, RIGHT, SECONDS_MAX, WRONG, said, send, there, tiny, words_of
+from tests.tiny_project import Project
+
+EACH, DAYS = 40, 3
+KEYS = [f"{START + timedelta(days=day):%Y-%m-%d}" for day in range(DAYS)]
+DAG, FORM = f"replay__{NOTES}", "operate__tiny"
+HEALTH = "health__tiny"
+
+
+class Airflow:
+    """Airflow's REST interface, as one of its users."""
+
+    def __init__(self, settings: Settings, user: str = "admin") -> None:
+        """Log in."""
+        self.port, self.token = settings.port_airflow, ""
+        _, answer = self.ask("/auth/token", {"username": user, "password": settings.secret(f"airflow_{user}")})
+        self.token = answer["access_token"]
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        """Status and answer."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("GET" if body is None else "POST", path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.load(answer)
+
+    def runs(self, dag: str) -> dict[str, str]:
+        """The state of each run of a DAG."""
+        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns")
+        return {one["dag_run_id"]: one["state"] for one in answer["dag_runs"]} if status == 200 else {}
+
+    def newest(self, dag: str) -> str | None:
+        """The state of the newest run."""
+        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns?order_by=-run_after&limit=1")
+        return next((str(one["state"]) for one in answer["dag_runs"]), None) if status == 200 else None
+
+    def result(self, dag: str, run: str) -> dict[str, Any]:
+        """The return value of its only task."""
+        task = dag.partition("__")[0]
+        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value")
+        assert status == 200, answer
+        value = answer["value"]
+        return dict(value if isinstance(value, dict) else json.loads(value))
+
+
+@pytest.fixture(scope="module")
+def tiny_in_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Project]]:
+    """Give a stack with Airflow whose app is not started yet."""
+    project = tiny(tmp_path_factory.mktemp("airflow") / "project")
+    for name in ("streams", "maintenance", "replay", "operate", "health"):
+        (project.folder / "dags").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "dags" / f"{name}.py", project.folder / "dags")
+    with running_stack(parts=("control", "kafka", "airflow"), project=project.folder) as settings:
+        yield settings, project
+
+
+def test_days_are_replayed_by_airflows_own_backfill(tiny_in_airflow: tuple[Settings, Project]) -> None:
+    """A rule was wrong for three days. One is looked at, then all are replayed while the stream goes on."""
+    settings, project = tiny_in_airflow
+    said(settings, "app", "start", "tiny")
+    for day in range(DAYS):
+        send(settings, EACH * day, EACH, day=day)
+    wait_until(lambda: notes(settings) == DAYS * EACH // 2, what="the short notes", seconds_max=SECONDS_MAX)
+    project.edit("expectations/silver/notes.yml", WRONG, RIGHT)
+    said(settings, "app", "restart", "tiny")
+    airflow, viewer = Airflow(settings), Airflow(settings, "viewer")
+    wait_until(lambda: airflow.ask(f"/api/v2/dags/{DAG}")[0] == 200, what="the DAG is there", seconds_max=SECONDS_MAX)
+    days = {"from_date": f"{KEYS[0]}T00:00:00Z", "to_date": f"{KEYS[-1]}T00:00:00Z", "max_active_runs": DAYS}
+
+    look = {"logical_date": None, "partition_key": KEYS[1], "conf": {"plan_only": True}}
+    status, looked = airflow.ask(f"/api/v2/dags/{DAG}/dagRuns", look)
+    assert status == 200, looked
+    wait_until(lambda: airflow.runs(DAG)[looked["dag_run_id"]] == "success", what="a look", seconds_max=SECONDS_MAX)
+    planned, before = airflow.result(DAG, looked["dag_run_id"]), notes(settings)
+    forbidden, _ = viewer.ask("/api/v2/backfills", {"dag_id": DAG, **days})
+    senseless, _ = airflow.ask("/api/v2/backfills", {"dag_id": "maintain__tiny", **days})
+    status, filled = airflow.ask("/api/v2/backfills", {"dag_id": DAG, **days, "reprocess_behavior": "completed"})
+    assert status == 200, filled
+    send(settings, EACH * DAYS, EACH, day=DAYS - 1)  # meanwhile
+    ended = ["success"] * (DAYS + 1)
+    wait_until(lambda: list(airflow.runs(DAG).values()) == ended, what="the backfill", seconds_max=SECONDS_MAX)
+    results = {
+        one["from"][:10]: one
+        for run in airflow.runs(DAG)
+        if run != looked["dag_run_id"]
+        for one in [airflow.result(DAG, run)]
+    }
+    wait_until(lambda: notes(settings) == (DAYS + 1) * EACH, what="what came meanwhile", seconds_max=SECONDS_MAX)
+    rows, per_day = there(settings)
+    said(settings, "ledger")
+    orders = json.loads(said(settings, "commands", "list", "--json", "--kind", "recompute"))
+
+    assert before == DAYS * EACH // 2
+    assert (planned["rows_written"], planned["rows_unchanged"], planned["published"]) == (EACH // 2, EACH // 2, None)
+    assert forbidden == 403
+    assert senseless in (400, 422)
+    assert sorted(results) == KEYS
+    assert all(one["rows_written"] == EACH // 2 for one in results.values())
+    assert {one["together"] for one in results.values()} == {DAYS}
+    assert rows == {(f"n{number}", words_of(number)) for number in range((DAYS + 1) * EACH)}
+    assert [one["notes"] for one in sorted(per_day, key=lambda one: str(one["day"]))] == [EACH, EACH, 2 * EACH]
+    assert {one["state"] for one in orders} == {"done"}
+    assert len(orders) == DAYS + 1
+
+
+def test_an_operator_operates_by_a_form(tiny_in_airflow: tuple[Settings, Project]) -> None:
+    """One operation after the other, with the app running and stopped; the viewer may not, and all is on record."""
+    settings, _ = tiny_in_airflow
+    operator, viewer = Airflow(settings, "operator"), Airflow(settings, "viewer")
+    wait_until(
+        lambda: operator.ask(f"/api/v2/dags/{FORM}")[0] == 200, what="the form is there", seconds_max=SECONDS_MAX
+    )
+    said(settings, "app", "start", "tiny")
+    send(settings, 1_000, EACH)
+    wait_until(lambda: ("n1000", 0) in known(settings), what="a note of now", seconds_max=SECONDS_MAX)
+    before = known(settings)
+
+    def operated(operation: str, table: str | None = None, **given: object) -> tuple[str, dict[str, Any]]:
+        filled = {"operation": operation, "table": table, "reason": f"try {operation}", **given}
+        status, run = operator.ask(f"/api/v2/dags/{FORM}/dagRuns", {"logical_date": None, "conf": filled})
+        assert status == 200, run
+        name = run["dag_run_id"]
+        wait_until(
+            lambda: operator.runs(FORM)[name] in ("success", "failed"), what=operation, seconds_max=SECONDS_MAX
+        )  # fmt: skip
+        return operator.runs(FORM)[name], operator.result(FORM, name)
+
+    asked = {"logical_date": None, "conf": {"operation": "stop", "reason": "mine"}}
+    refused = [viewer.ask(f"/api/v2/dags/{FORM}/dagRuns", asked)[0]]
+    refused.append(operator.ask(f"/api/v2/dags/{FORM}/dagRuns", {**asked, "conf": {"operation": "stop"}})[0])
+    results = {
+        "compact": operated("compact", ALL),
+        "rebuild": operated("rebuild", NOTES),
+        "drain": operated("drain"),
+        "vacuum": operated("vacuum", NOTES, hours=0),
+        "start": operated("start"),
+    }
+    rows = known(settings)
+    orders = json.loads(said(settings, "commands", "list", "--json", "--by", "operator in Airflow"))
+    said(settings, "ledger")
+
+    assert refused == [403, 400]
+    assert {name: state for name, (state, _) in results.items()} == dict.fromkeys(results, "success")
+    assert [one["table"] for one in results["compact"][1]["commands"]] == ["bronze.letters", NOTES, DAYS_TABLE]
+    (rebuilt,) = results["rebuild"][1]["commands"]
+    assert rebuilt["result"]["tables"] == [NOTES, DAYS_TABLE]
+    assert results["drain"][1]["state"] == "stopped"
+    assert [one["state"] for one in results["vacuum"][1]["commands"]] == ["done"]
+    assert results["start"][1]["state"] in ("healthy", "idle")
+    assert rows == before
+    assert [(one["kind"], one["reason"]) for one in orders if one["kind"] != "publish"] == [
+        ("start", "try start"), ("vacuum", "try vacuum"), ("drain", "try drain"), ("recompute", "try rebuild"),
+        *[("compact", "try compact")] * 3,
+    ]  # fmt: skip
+
+
+def test_a_driver_that_is_killed_is_red_and_green_again(tiny_in_airflow: tuple[Settings, Project]) -> None:
+    """Within half a minute each, although the next driver runs a moment after the death."""
+    settings, _ = tiny_in_airflow
+    airflow = Airflow(settings, "viewer")
+    said(settings, "app", "start", "tiny")
+    wait_until(lambda: airflow.newest(HEALTH) == "success", what="all is well", seconds_max=SECONDS_MAX)
+    with Store(settings.control_dsn()) as store:
+        lease = store.lease("tiny")
+        assert lease is not None
+        os.kill(lease.pid, signal.SIGKILL)
+        wait_until(lambda: airflow.newest(HEALTH) == "failed", what="it is red", seconds_max=30)
+        wait_until(lambda: airflow.newest(HEALTH) == "success", what="it is green", seconds_max=SECONDS_MAX)
+        successor = store.lease("tiny")
+
+    assert successor is not None
+    assert successor.epoch == lease.epoch + 1
+
+
+def known(settings: Settings) -> set[tuple[str, int]]:
+    """The notes that are there."""
+    try:
+        return there(settings)[0]
+    except QueryError:  # no table yet
+        return set()
+
+
+def notes(settings: Settings) -> int:
+    """How many there are."""
+    return len(known(settings))
