@@ -21,6 +21,8 @@ NONE = "no table"
 """The same, where the app itself is meant."""
 FIELDS = ("table", "to", "cause", "hours", "command", "plan_only")
 """What a form may give beside the operation and the reason; None, False, NONE or an empty text is not given."""
+ANY = "any"
+"""Instead of a cause: nothing is decided for good because a field was left empty."""
 CANCEL = "commands cancel"
 OF_APP: Mapping[str, str] = {
     "start": "has the app run, and waits until it does well",
@@ -72,7 +74,7 @@ def check_fields(operation: str, given: Given) -> None:
     takes = (*known[operation], *(["table"] if operation in OPERATIONS else []))
     if vain := [name for name in FIELDS if _is_given(given.get(name)) and name not in takes]:
         raise CommandError(operation, f"it takes no {' and no '.join(vain)}", "Leave that empty")
-    needed = {"table", "command", *(["to"] if operation in OPERATIONS else [])}
+    needed = {"table", "command", "to", *(["cause"] if operation == "quarantine discard" else [])}
     if lacking := [name for name in takes if name in needed and not _is_given(given.get(name))]:
         raise CommandError(operation, f"nothing says which {lacking[0]}", f"Fill in: {lacking[0]}")
 
@@ -172,9 +174,9 @@ OPERATIONS: Mapping[str, Operation] = {
         fits=lambda declared: declared.parses,
     ),
     "quarantine discard": Operation(
-        does="decides that refused rows stay out for good (*Cause*: only those)", kind="discard_refused_rows",
+        does=f"decides that refused rows stay out for good (*Cause*: those; {ANY}: all)", kind="discard_refused_rows",
         fits=lambda declared: declared.parses, takes=("cause",),
-        arguments=lambda given: {"cause": given.get("cause") or None},
+        arguments=lambda given: {"cause": None if given["cause"] == ANY else given["cause"]},
     ),
     "late apply": Operation(
         does="uses the rows that came too late and are set aside", kind="apply_late_rows",

@@ -110,7 +110,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lease_seconds: Annotated[float, Meta(gt=1)] = 15
     """How long an app stays owned without a renewal."""
     behind_seconds: Annotated[float, Meta(gt=0)] = 60
-    """For so long something may wait to be taken before the app is not well."""
+    """For so long, and two times `trigger_seconds`, something may wait to be taken before the app is not well."""
     arrow_bytes_max: Positive = 64 * 2**20
     """Above, Spark commits instead of Arrow."""
     direct_plans: bool = True

@@ -58,7 +58,6 @@ LOOK_SECONDS_MAX = 10.0  # no longer is the stream waited for, to look for rows 
 SETTLE_SECONDS = 10.0  # a position that brought no rows is committed so often at most
 AWAY_SECONDS = 30.0  # between two warnings that the control store is away
 OUTLETS_SECONDS_MAX = 10.0  # for copies, before the driver leaves: the next one goes on where they are
-LAST_WORDS_SECONDS_MAX = 10.0  # for a process that has published what was ordered, to say so of each order
 LAST_LOOK_SECONDS = 5.0  # at gaps, before the driver leaves: the broker may have deleted them when the next one comes
 MOVES_TOLD = 3  # from so many moves of leaders in a row on each is a warning
 LEFT = "maxOffsetsBehindLatest"  # of a topic's source, what a batch left of what there was when it was planned
@@ -76,7 +75,7 @@ class Driver:
         self.store = Store(settings.control_dsn())
         self.ownership = Ownership(self.store, app=app, seconds=settings.lease_seconds)
         self.heart = Heart(self.ownership)
-        self.recompute_process: RecomputeProcess | None = None  # works on recomputations; a drain has none
+        self.recompute_process: RecomputeProcess | None = None  # works on recomputations, where this runs for long
         self.clocks = Clocks()
         self.caution = Caution()
         self.lock = threading.Lock()
@@ -206,33 +205,41 @@ class Driver:
             raise error
 
     def _work_off(self, until: int) -> None:
-        """Carry out the orders up to this one; leave them to a stream as soon as one is wanted."""
         flow = self._open()
+        self.heart.state = "draining"  # it has no stream, and leaves when this is done
         if self.store.command(until).kind == RECOMPUTE:
-            stand_behind()
-            self.recompute_process = RecomputeProcess(
-                self.store, self.settings, app=self.app, epoch=self.ownership.epoch, settled_seconds=0
-            )
+            self._see_recomputed(until, flow)
+            return
+        while not self.store.command(until).finished:
+            self._still_ours()
+            command = self._take_order()
+            if command is None:
+                raise CommandError(f"command {until}", "is not queued any more", 'Run "deltaworks commands list"')
+            self._carry_out(command, flow)
+
+    def _see_recomputed(self, until: int, flow: Flow) -> None:
+        """Have recomputations carried out up to this one, and what they publish, until a stream is wanted."""
+        stand_behind()
+        process = RecomputeProcess(
+            self.store, self.settings, app=self.app, epoch=self.ownership.epoch, settled_seconds=0
+        )
         try:
-            while not self._has_ended(until) and not (self.recompute_process and self._wanted_running()):
+            while not self._is_wanted_since():
                 self._still_ours()
-                if self.recompute_process is not None:
-                    self._ask(self.recompute_process.look)
-                    command = self._ask(self._take_order)
-                else:
-                    command = self._take_order()
-                    if command is None:
-                        raise CommandError(
-                            f"command {until}", "is not queued any more", 'Run "deltaworks commands list"'
-                        )
+                self.heart.worked_at = time.time()
+                if not self._has_ended(until):
+                    self._ask(process.look)
+                elif process.pid is None:
+                    break
+                else:  # it has others in hand, or tells those that were carried out together their end
+                    self._ask(process.see_to_its_end)
+                command = self._ask(self._take_order)
                 if command is not None:
                     self._carry_out(command, flow)
                 else:
                     time.sleep(ASK_SECONDS)
-            self._let_finish()
         finally:
-            if self.recompute_process is not None:
-                self._ask(self.recompute_process.close)
+            self._ask(process.close)
 
     def _carry_out(self, command: Command, flow: Flow) -> None:
         self.orders.begin(command)
@@ -245,18 +252,11 @@ class Driver:
         found = self._ask(lambda: self.store.command(number))
         return found is not None and found.finished
 
-    def _wanted_running(self) -> bool:
+    def _is_wanted_since(self) -> bool:
+        """Whether somebody wants a stream, and has said so since this owner began."""
         app = self._ask(lambda: self.store.app(self.app))
-        return app is not None and app.desired == "running"
-
-    def _let_finish(self) -> None:
-        """Wait for a moment: orders that were carried out together are told their end one after the other."""
-        process, until = self.recompute_process, time.monotonic() + LAST_WORDS_SECONDS_MAX
-        while process is not None and process.pid is not None and time.monotonic() < until:
-            if self._wanted_running():  # the stream is not to wait
-                return
-            time.sleep(LOOP_SECONDS)
-            self._ask(process.see_to_its_end)
+        began = self.ownership.lease.acquired_at
+        return app is not None and app.desired == "running" and app.desired_at > began
 
     def _obey_waiting(self, spark: SparkSession) -> None:
         """Begin what was ordered while nobody owned the app: it may be what lets the first batch through."""

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +62,7 @@ class Heart:
         self.state: DriverState = "starting"
         self.error: str | None = None
         self.caution = Caution()
+        self.worked_at: float | None = None  # when an owner without a stream had something in hand, since 1970
         self._died_of: dict[str, bool] = {}  # what the next life asks of this one's end
         self.lost: LeaseLostError | DiskError | None = None
         self._flow: Flow | None = None
@@ -119,7 +120,7 @@ class Heart:
             log.warning("%s", error)
 
     def _progress(self) -> dict[str, Any]:
-        known = {"careful": self.caution.told(), **self._died_of}
+        known = {"careful": self.caution.told(), "worked_at": _iso(self.worked_at), **self._died_of}
         return self._work() | {name: value for name, value in known.items() if value}
 
     def _work(self) -> dict[str, Any]:
@@ -188,16 +189,14 @@ class Heart:
         offsets = flow.status.offsets
         found = _quietly(lambda: broker.reachable(broker.edges(flow.topics), offsets))
         self._ends = found or self._ends
-        highs = (
-            None
-            if found is None
-            else {
-                topic: {p: edge.high for p, edge in parts.items() if edge.high > edge.low}
-                for topic, parts in found.items()
-            }
-        )
+        highs = None if found is None else _highs(found)
         self._ages.note(ends=highs, taken=offsets, behind=flow.status.behind)
         _quietly(lambda: broker.commit(offsets))
+
+
+def _highs(edges: Mapping[str, Mapping[str, Edge]]) -> dict[str, dict[str, int]]:
+    """By topic and partition the next offset, where there is any record."""
+    return {t: {p: edge.high for p, edge in parts.items() if edge.high > edge.low} for t, parts in edges.items()}
 
 
 def _quietly(act: Callable[[], Any]) -> Any:

@@ -28,7 +28,7 @@ from deltaworks import processes
 from deltaworks.control.commands import BACKFILL, Command
 from deltaworks.control.store import Store
 from deltaworks.engine.publish import SINCE
-from deltaworks.engine.recompute_work import LaidOut, Wanted, lay_out, wanted
+from deltaworks.engine.recompute_work import LaidOut, Range, Wanted, lay_out, wanted
 from deltaworks.engine.staging import TRIES, Staging, staging
 from deltaworks.engine.suspended import first_line
 from deltaworks.errors import CommandError, ControlError, DeltaworksError
@@ -100,12 +100,18 @@ class Recomputation:
         """The result of each order, by its number."""
         table, plan_only = str(self.orders[0].table_name), bool(self.orders[0].arguments.get("plan_only"))
         finding = ""
-        for _ in range(TRIES):
-            with staging(self.settings, prefix=FOLDER.format(app=self.app)) as staged:
-                made = self._laid_out(staged, table, asked)
-                if plan_only or not made.changes:
-                    return _results(made)
-                published = self._published(staged, table, sorted(asked))
+        for attempt in range(TRIES):
+            call = self._call(asked, attempt)
+            known = None if plan_only else self._answer(partial(self.store.called, call))
+            made = LaidOut(results={number: {} for number in asked}, changes=True)  # nobody knows more of a life before
+            if known is not None:
+                published = self._awaited(known.id)
+            else:
+                with staging(self.settings, prefix=FOLDER.format(app=self.app)) as staged:
+                    made = self._laid_out(staged, table, asked)
+                    if plan_only or not made.changes:
+                        return _results(made)
+                    published = self._published(staged, table, sorted(asked), call)
             if published.state == "done":
                 return _results(made, published)
             if published.state == "cancelled":
@@ -116,6 +122,16 @@ class Recomputation:
             log.info("%s. Once more", finding)
         raise CommandError(f"recomputation of {table}", finding, "Order it again")
 
+    @staticmethod
+    def _call(asked: Mapping[int, Wanted], attempt: int) -> uuid.UUID:
+        """Of what is published: for an order that is carried out alone the same in each life, so that it is done once.
+
+        Ranges change nothing when they are computed again.
+        """
+        if any(isinstance(one, Range) for one in asked.values()):
+            return uuid.uuid4()
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"publish {min(asked)} {attempt}")
+
     def _laid_out(self, staged: Staging, table: str, asked: Mapping[int, Wanted]) -> LaidOut:
         self._step = "computing"
         made = lay_out(table, asked, settings=self.settings, app=self.app, folder=staged.folder)
@@ -123,7 +139,7 @@ class Recomputation:
             self._step = "publishing"
         return made
 
-    def _published(self, staged: Staging, table: str, numbers: Sequence[int]) -> Command:
+    def _published(self, staged: Staging, table: str, numbers: Sequence[int], call: uuid.UUID) -> Command:
         """Have the owner publish what was staged; how that ended."""
         first, more = self.orders[0], len(numbers) - 1
         arguments = {
@@ -133,10 +149,15 @@ class Recomputation:
         }
         send = partial(
             self.store.send, app=self.app, table=table, kind="publish", arguments=arguments, by=first.requested_by,
-            reason=f"{first.reason} and {more} more" if more else first.reason, call=uuid.uuid4(),
+            reason=f"{first.reason} and {more} more" if more else first.reason, call=call,
         )  # fmt: skip
         staged.is_ordered()
-        number = self._answer(send)
+        ended = self._awaited(self._answer(send))
+        staged.ordered = False
+        return ended
+
+    def _awaited(self, number: int) -> Command:
+        """Wait for the end of what is to be published."""
 
         def look() -> Command:
             found = self._answer(partial(self.store.command, number))
@@ -145,9 +166,7 @@ class Recomputation:
                 self._tell(partial(self.store.cancel, number, by=who, reason=why))  # it may have just ended
             return found
 
-        ended = Retrying(retry=retry_if_result(lambda found: not found.finished), wait=wait_fixed(LOOK_SECONDS))(look)
-        staged.ordered = False
-        return ended
+        return Retrying(retry=retry_if_result(lambda found: not found.finished), wait=wait_fixed(LOOK_SECONDS))(look)
 
     def _answer(self, ask: Callable[[], _Answer]) -> _Answer:
         """What the control store says; while it is away, it is waited for."""

@@ -26,8 +26,8 @@ WHATS = (BACKFILL, "rebuild", "rewind", "replay")
 class LaidOut:
     """What lies in the folder; `results` are the orders', by their numbers.
 
-    `changes`: whether there is anything to publish. `once`: whether an order that is faster may undo what somebody has
-    looked at, so that it is not laid out again.
+    `changes`: whether there is anything to publish. `once`: whether it may not be laid out a second time where another
+    order was faster: it would undo what nobody has looked at.
     """
 
     results: Mapping[int, Mapping[str, Any]]
@@ -109,21 +109,25 @@ def _gone_back(name: str, back: Back, catalog: Catalog, settings: Settings, fold
     versions, again = {one.table: one.version for one in past}, {one.table: one.again for one in past}
     undone = sorted({number for one in past for number in one.undone})
     if back.seen is not None:
-        _refuse_other(name, back.seen, versions, undone)
+        _refuse_other(name, back.seen, past, undone)
     rewind.stage(past, catalog=catalog, lake=settings.lake, folder=folder)
     return {"to_versions": versions, "rows_to_take_again": again, "commands_undone": undone}
 
 
 def _refuse_other(
-    name: str, seen: tuple[Mapping[str, int], frozenset[int]], versions: Mapping[str, int], undone: Sequence[int]
+    name: str, seen: tuple[Mapping[str, int], frozenset[int]], past: Sequence[rewind.Rewind], undone: Sequence[int]
 ) -> None:
-    """Raise LakeError where the lake would go back otherwise than somebody has looked at."""
+    """Raise LakeError where the lake would go back otherwise than somebody has looked at.
+
+    A table that has taken nothing of it yet stays at its newest version, whichever that is by now.
+    """
     looked_at, known = seen
     if more := [str(number) for number in undone if number not in known]:
         raise LakeError(
             name, f"more would be undone than was looked at: commands {', '.join(more)}", "Look at it again"
         )
-    if other := [one for one, version in versions.items() if looked_at.get(one) != version]:
+    back = {one.table: one.version for one in past if one.version != one.newest}
+    if other := [one for one, version in back.items() if looked_at.get(one) != version]:
         raise LakeError(name, f"{', '.join(other)} would go to another version than was looked at", "Look at it again")
 
 

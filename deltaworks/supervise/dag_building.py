@@ -136,7 +136,7 @@ def _operate_dag(settings: Settings, app: str, catalog: Catalog | None) -> DAG:
             ),
             "cause": Param(
                 None, type=["null", "string"], title="Cause",
-                description="Of refused rows: only those that were refused for this, as the quarantine lists it",
+                description="Of refused rows: only those that were refused for this, as listed; discard: or any",
             ),
             "hours": Param(
                 None, type=["null", "integer"], minimum=0, title="Hours", description="vacuum: so long files stay",

@@ -23,6 +23,7 @@ from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import APART_SECONDS
 from deltaworks.supervise.judge import Seen, State, Verdict, copies_of, suspended_tables
+from deltaworks.supervise.launch import Launched
 from deltaworks.supervise.watch import Eyes, judged
 
 POLL_SECONDS = 2.0
@@ -54,20 +55,28 @@ class Changes:
         self._app, self._clock = app, clock
         self._told: Health | None = None
         self._trouble: object = None  # what the last one that was not well was about
-        self._red_until = self._undecided_since = 0.0
+        self._red_until = 0.0
+        self._undecided_since: float | None = None
+        self._gave_up: Launched | None = None  # the driver that was told to hang, or to give up
         self._well_looks = 0
         self._last: Seen | None = None
+        self._ended: Launched | None = None  # the driver that died last
 
     def look(self, seen: Seen, verdict: Verdict) -> Health | None:
         """What is to be told now; None where nothing has changed, or it cannot be said yet."""
         died, self._last = self._died(seen), seen
         if died is not None:
+            self._undecided_since = None
+            if self._gave_up is not None and self._gave_up == self._ended:
+                return None  # so it was to be expected
             reason = died if verdict.well else f"{died}; {verdict.reason}"
             return self._bad("died", reason, trouble=died)
         if is_undecided(seen, verdict):
             return self.unsure(verdict.state, verdict.reason)
-        self._undecided_since = 0.0
+        self._undecided_since = None
         if not verdict.well:
+            if verdict.state in ("failed", "stuck"):
+                self._gave_up = seen.driver
             return self._bad(verdict.state, verdict.reason, trouble=_what(seen, verdict))
         self._well_looks += 1
         is_told = self._told is not None and self._told.well
@@ -79,7 +88,7 @@ class Changes:
         """Nobody can say how it is: for a while that is nothing to tell."""
         now = self._clock()
         self._well_looks = 0
-        self._undecided_since = self._undecided_since or now
+        self._undecided_since = now if self._undecided_since is None else self._undecided_since
         if now - self._undecided_since < UNDECIDED_SECONDS_MAX:
             return None
         told = f"{reason}; it is so for more than {UNDECIDED_SECONDS_MAX:.0f} s"
@@ -108,6 +117,7 @@ class Changes:
             return None
         if last.app.desired == "stopped" or _ended_well(last, seen):
             return None
+        self._ended = before
         next_one = f"pid {now.pid} is its successor" if now is not None else "it has no successor yet"
         return f"the driver with pid {before.pid} ended, and nobody wanted it to; {next_one}"
 
@@ -163,7 +173,7 @@ class HealthTrigger(BaseEventTrigger):
 
 
 class HealthStream(SharedStreamProducer, LoggingMixin):
-    """Looks each second, and gives out what has changed; the next only after Airflow has stored the last one."""
+    """Looks every few seconds, and gives out what has changed; the next only after Airflow has stored the last one."""
 
     def __init__(self, *, app: str, project: Path) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # LoggingMixin's constructor has no types

@@ -85,7 +85,7 @@ def _late(found: Verdict, heartbeat: Heartbeat, limits: Limits) -> Verdict:
     if not late or found.state not in ("healthy", "idle", "behind"):
         return found
     told = ", ".join(f"{name} for {seconds:.0f} s" for name, seconds in sorted(late.items()))
-    return Verdict(state="behind", reason=f"{found.reason}; not taken yet: of {told}", late=True)
+    return Verdict(state="behind", reason=f"{found.reason}; waits for too long: {told}", late=True)
 
 
 def _careful(progress: Mapping[str, Any]) -> str:
@@ -158,7 +158,7 @@ def _draining(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float
     """It hangs when it neither ends nor commits; a drain that a person runs may commit for hours."""
     if seen.app.desired == "stopped" and not seen.busy_with:
         wanted = (seen.at - seen.app.desired_at).total_seconds()
-        still = _still(seen, heartbeat, "last_commit_at", "last_batch_at")
+        still = _still(seen, heartbeat, "last_commit_at", "last_batch_at", "worked_at")
         if min(wanted, still, watched_seconds) > limits.no_progress_seconds:
             reason = f"{pid} does not end, nothing was committed for {still:.0f} s; {_wish(seen.app)}"
             return Verdict(state="stuck", reason=reason, needs="kill")

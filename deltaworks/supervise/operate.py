@@ -20,7 +20,7 @@ from deltaworks.errors import DeltaworksError
 from deltaworks.operations import ALL, CANCEL, FIELDS, NONE, OF_APP
 from deltaworks.settings import Settings
 from deltaworks.supervise.command import watched
-from deltaworks.supervise.operating import Done, operating
+from deltaworks.supervise.operating import Done, Look, operating
 from deltaworks.supervise.stream import QUIET_SECONDS
 
 TASK = "operate"
@@ -84,14 +84,23 @@ class OperateTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Do it, wait, end the task."""
-        act = operating(
-            Settings.load(Path(self.project)), app=self.app, operation=self.operation, by=self.by, reason=self.reason,
-            orders=[operations.Order(**one) for one in self.orders], command=self.command, call=self.call,
-        )  # fmt: skip
-        done = await watched(self.log, act)
+        act: Look | None = None
+
+        def look(waited: float) -> Done | str:
+            nonlocal act
+            act = act or self._act()
+            return act(waited)
+
+        done = await watched(self.log, look)
         # one that ends before the scheduler has seen the deferring process end fails the task (apache/airflow 66374)
         await asyncio.sleep(max(0.0, min(QUIET_SECONDS, self.deferred_at + QUIET_SECONDS - time.time())))
         yield self._end(done)
+
+    def _act(self) -> Look:
+        return operating(
+            Settings.load(Path(self.project)), app=self.app, operation=self.operation, by=self.by, reason=self.reason,
+            orders=[operations.Order(**one) for one in self.orders], command=self.command, call=self.call,
+        )  # fmt: skip
 
     def _end(self, done: Done) -> TriggerEvent:
         for line in done.failed:

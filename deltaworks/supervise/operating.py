@@ -17,7 +17,7 @@ from deltaworks.operations import CANCEL, OF_APP, Order
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.command import store_of
-from deltaworks.supervise.judge import NOT_WELL, Verdict
+from deltaworks.supervise.judge import NOT_WELL, Seen, Verdict
 from deltaworks.supervise.watch import judged
 
 START_SECONDS_MAX = 300.0
@@ -68,11 +68,16 @@ def operating(
     else:
         act = _Orders(settings, store, asked, orders=orders)
 
+    known = False
+
     def look(waited: float) -> Done | str:
+        nonlocal known
         try:
-            store.declare_apps([app])
+            if not known:
+                store.declare_apps([app])
+                known = True
             return act.look(waited)
-        except (CommandError, StackError) as error:  # these do not pass by themselves
+        except (CommandError, StackError, OSError) as error:  # these do not pass by themselves
             return Done(result={}, failed=[str(error)])
 
     return look
@@ -119,6 +124,8 @@ class _Wishes:
             self._store.desire(asked.app, "stopped", by=asked.by, reason=asked.reason, kind=kind, call=call)
             self._wished = True
         seen, verdict = judged(self._settings, self._store, asked.app)
+        if seen.app.desired == "running":
+            return _overruled(seen)
         if seen.driver is None:
             return _told_of(verdict)
         # one that drains may take hours, and is whom another process, that has begun to look, finds here
@@ -127,15 +134,15 @@ class _Wishes:
 
     def _drained(self, _: float) -> Done | str:
         app = self._asked.app
+        seen, verdict = judged(self._settings, self._store, app)
+        if seen.app.desired == "running":  # its stream takes what is there
+            return _overruled(seen)
         if not self._wished:
-            if self._store.app(app).desired == "running":
-                return Done(result={}, failed=["somebody wants it running meanwhile: its stream takes what is there"])
-            lease = self._store.lease(app)
-            self._before = lease.epoch if lease else 0
+            self._before = seen.lease.epoch if seen.lease else 0
             if launch.start(self._settings, app, drain=True).adopted:
                 return "somebody else works on its tables"
             self._wished = True
-        seen, verdict = judged(self._settings, self._store, app)
+            return "a driver starts, to take what is there"
         beat = seen.heartbeat if seen.heartbeat and seen.heartbeat.epoch > self._before else None
         rows = beat.progress.get("rows") if beat else None
         if seen.driver is not None:
@@ -213,7 +220,10 @@ class _Orders:
         if code is not None:
             self._owner = None
         if self._owner is None and self._store.app(app).desired == "stopped":
-            self._owner = launch.own_for(self._settings, last)
+            try:
+                self._owner = launch.own_for(self._settings, last)
+            except OSError as error:  # no memory, no process left, no Python
+                return f"an owner cannot be started ({error.strerror})"
         self._lonely_since = waited if self._lonely_since is None else self._lonely_since
         if waited - self._lonely_since > LONELY_SECONDS_MAX:
             return f"app {app} had no driver for {LONELY_SECONDS_MAX:.0f} s"
@@ -224,6 +234,11 @@ class _Orders:
         for one in left:
             with suppress(CommandError):  # it has just ended
                 self._store.cancel(one.id, by=self._asked.by, reason=why)
+
+
+def _overruled(seen: Seen) -> Done:
+    """Somebody wants it running, and has said so since."""
+    return Done(result={}, failed=[f"{seen.app.desired_by} wants it running meanwhile"])
 
 
 def _told_of(verdict: Verdict) -> Done:

@@ -76,7 +76,6 @@ def _busy_with(store: Store, app: App, heartbeat: Heartbeat | None) -> str | Non
     """Name the command at work; asked only where rows wait for it, or the end of the driver."""
     if heartbeat is None or (lag_rows(heartbeat) == 0 and app.desired == "running"):
         return None
-    # beside a stream a recomputation holds nothing up; an owner that is there for it has no stream, and begins none
-    beside = heartbeat.state != "starting"
-    running = [one for one in store.commands(app.name, "running") if not (beside and one.kind == RECOMPUTE)]
+    # a recomputation holds no stream up; an owner that is there for it tells itself that it has it in hand
+    running = [one for one in store.commands(app.name, "running") if one.kind != RECOMPUTE]
     return f"command {running[0].id} ({running[0].kind} {running[0].table_name or app.name})" if running else None

@@ -1,12 +1,10 @@
 """What people do in Airflow: days of a table replayed beside the stream, operations by the form, who may."""
 
-import http.client
 import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +14,7 @@ from deltaworks.control import Store
 from deltaworks.errors import QueryError
 from deltaworks.operations import ALL
 from deltaworks.settings import ROOT, Settings
+from tests.airflow_rest import Airflow
 from tests.flows import START
 from tests.running_stack import running_stack, wait_until
 from tests.stack.test_compute_again import DAYS as DAYS_TABLE
@@ -26,42 +25,6 @@ EACH, DAYS = 40, 3
 KEYS = [f"{START + timedelta(days=day):%Y-%m-%d}" for day in range(DAYS)]
 DAG, FORM = f"replay__{NOTES}", "operate__tiny"
 HEALTH = "health__tiny"
-
-
-class Airflow:
-    """Airflow's REST interface, as one of its users."""
-
-    def __init__(self, settings: Settings, user: str = "admin") -> None:
-        """Log in."""
-        self.port, self.token = settings.port_airflow, ""
-        _, answer = self.ask("/auth/token", {"username": user, "password": settings.secret(f"airflow_{user}")})
-        self.token = answer["access_token"]
-
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
-        """Status and answer."""
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request("GET" if body is None else "POST", path, json.dumps(body), headers)
-            answer = connection.getresponse()
-            return answer.status, json.load(answer)
-
-    def runs(self, dag: str) -> dict[str, str]:
-        """The state of each run of a DAG."""
-        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns")
-        return {one["dag_run_id"]: one["state"] for one in answer["dag_runs"]} if status == 200 else {}
-
-    def newest(self, dag: str) -> str | None:
-        """The state of the newest run."""
-        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns?order_by=-run_after&limit=1")
-        return next((str(one["state"]) for one in answer["dag_runs"]), None) if status == 200 else None
-
-    def result(self, dag: str, run: str) -> dict[str, Any]:
-        """The return value of its only task."""
-        task = dag.partition("__")[0]
-        status, answer = self.ask(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value")
-        assert status == 200, answer
-        value = answer["value"]
-        return dict(value if isinstance(value, dict) else json.loads(value))
 
 
 @pytest.fixture(scope="module")

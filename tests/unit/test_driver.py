@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deltaworks.control import Store
 from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
@@ -331,3 +333,90 @@ def test_control_store_that_is_away_is_told_once_in_a_while(
     assert answers == ["answer", "answer"]
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"]
     assert "back after 70 s" in caplog.records[-1].message
+
+
+class Recomputing:
+    """A process beside an owner that takes what waits, has a table compacted for it, and ends a while later."""
+
+    def __init__(self, store: Store, _: Settings, *, app: str, epoch: int, settled_seconds: float) -> None:
+        """Nothing is in hand."""
+        assert settled_seconds == 0
+        self.store, self.app, self.epoch = store, app, epoch
+        self.pid: int | None = None
+        self.told: list[str] = []
+        self.numbers: list[int] = []
+        self.looks = 0
+
+    def look(self) -> None:
+        """Begin if there is anything; then go on."""
+        if self.pid is not None:
+            self.see_to_its_end()
+            return
+        orders = self.store.take_recomputations(self.app, epoch=self.epoch, many=9)
+        if orders:
+            self.pid, self.numbers, self.looks = 1, [one.id for one in orders], 0
+            publish = {"kind": "compact", "arguments": {}, "by": "test", "reason": "test"}
+            self.publish = self.store.send(app=self.app, table="bronze.changes", **publish)  # type: ignore[arg-type]  # as named
+
+    def see_to_its_end(self) -> None:
+        """Tell the orders their end, one at a look, once what it needs is done."""
+        self.told.append("seen to")
+        if self.numbers and self.store.command(self.publish).finished:
+            self.store.finish(self.numbers.pop(0), {}, epoch=self.epoch)
+        elif not self.numbers:
+            self.pid = None
+
+    def close(self) -> None:
+        """Leave what is in hand to others."""
+        self.told.append("closed in its midst" if self.pid is not None else "closed")
+
+
+@pytest.fixture
+def owning(postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """Give a driver that owns a stopped app with one batch in bronze, whose recomputations are stood in for."""
+    monkeypatch.setattr(driving, "ASK_SECONDS", 0.02)
+    monkeypatch.setattr(driving, "RecomputeProcess", Recomputing)
+    monkeypatch.setattr(driving, "stand_behind", lambda: None)
+    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+        driver = Driver(app="changes", settings=settings.changed(project=ROOT / "tests" / "changes"))
+        with driver.store as store:
+            store.declare_apps(["changes"])
+            driver.ownership.take()
+            flow, log = driver._open(), Log()
+            flow.begin({"shop.changes": {"0": Edge(0, 10**9)}}, broker=None)
+            log.send([change("c", order(1), lsn=1)])
+            take_arrow(flow, log.batch(), above=False)
+            yield driver
+            driver.ownership.give_back()
+
+
+def recompute(store: Store) -> int:
+    """Order one."""
+    return store.send(app="changes", table="silver.plain", kind="recompute", arguments={}, by="test", reason="test")
+
+
+def test_owner_of_a_stopped_app_sees_recomputations_through(owning: Driver) -> None:
+    """What its process publishes it carries out; those taken together are all told their end before it leaves."""
+    numbers = [recompute(owning.store) for _ in range(3)]
+
+    owning._work_off(numbers[0])
+
+    assert [owning.store.command(number).state for number in numbers] == ["done"] * 3
+    assert (owning.heart.state, owning.heart.worked_at is not None) == ("draining", True)
+
+
+def test_owner_of_a_stopped_app_leaves_as_soon_as_it_is_wanted_running(owning: Driver) -> None:
+    """What is in hand is left to the stream; one that was wanted before, and that nobody starts, is not waited for."""
+    number = recompute(owning.store)
+    owning.store.desire("changes", "running", by="ann", reason="a release")
+
+    owning._work_off(number)
+
+    assert owning.store.command(number).state in ("queued", "running")
+    owning.ownership.give_back()
+    owning.ownership.take()
+    owning.store.requeue_running("changes", owning.ownership.epoch)
+    owning._requeued = True
+    owning._open()
+    owning._work_off(number)
+    assert owning.store.command(number).state == "done"

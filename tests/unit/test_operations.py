@@ -27,7 +27,8 @@ def filled(table: str | None, **given: object) -> dict[str, object]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_operation_orders_what_an_owner_knows(shop: Catalog, operation: str) -> None:
     """Of every table that it fits; there is one in the shop."""
-    needs = {"to": "2026-11-20T10:00"} if "to" in OPERATIONS[operation].takes else {}
+    examples = {"to": "2026-11-20T10:00", "cause": "no key"}
+    needs = {name: value for name, value in examples.items() if name in OPERATIONS[operation].takes}
     found = [
         order
         for app in shop.apps
@@ -51,6 +52,7 @@ def test_each_operation_orders_what_an_owner_knows(shop: Catalog, operation: str
          {"what": "replay", "since": "2026-11-20T10:00:00+00:00", "plan_only": False}),
         ("late revise", {"to": "1970-01-01T00:00:01"}, {"to_micros": 1_000_000}),
         ("quarantine discard", {"cause": "no key"}, {"cause": "no key"}),
+        ("quarantine discard", {"cause": "any"}, {"cause": None}),
         ("quarantine replay", {"cause": ""}, {"cause": None}),
     ],
 )  # fmt: skip
@@ -89,6 +91,7 @@ def test_all_tables_are_those_that_it_fits_inputs_first(shop: Catalog) -> None:
         ("quarantine accept", filled("silver.orders", cause="no key"), "it takes no cause"),
         ("rebuild", filled("bronze.shop_changes"), "it is not for this table. It is for "),
         ("rewind", filled("silver.orders"), "nothing says which to"),
+        ("quarantine discard", filled(ALL), "nothing says which cause"),
         ("rewind", filled("silver.orders", to="yesterday"), "'yesterday' is no time such as"),
         ("rewind", filled("silver.orders", to="²"), "'²' is no time such as"),
         ("rewind", filled(ALL, to="2026-11-20"), "it is for one table"),

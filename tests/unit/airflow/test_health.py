@@ -100,6 +100,25 @@ def test_a_driver_that_died_is_told_however_soon_the_next_one_runs() -> None:
         assert told(seen) == [(True, "healthy"), (False, "died"), (True, "healthy")]
 
 
+def test_one_end_is_told_once() -> None:
+    """A driver that hung, or gave up, and then is gone."""
+    seen = [*looks("healthy"), *looks("stuck"), *looks("dead", on(None)), *looks("healthy", on(EIGHT))]
+
+    assert told(seen) == [(True, "healthy"), (False, "stuck"), (True, "healthy")]
+
+
+def test_a_store_that_is_away_for_long_is_not_well() -> None:
+    """Nobody knows how it is then; for a moment that is nothing to tell."""
+    clock = Clock()
+    changes, found = Changes("shop", clock=clock), []
+    for _ in range(int(UNDECIDED_SECONDS_MAX) + 20):
+        found.append(changes.unsure("unknown", "not reachable"))
+        clock.pass_by(1)
+
+    (one,) = filter(None, found)
+    assert (one.well, one.state) == (False, "unknown")
+
+
 def test_a_crash_loop_stays_red() -> None:
     """Each death is told, and it is not green in between."""
     seen = looks("healthy", times=3)

@@ -184,3 +184,18 @@ def test_what_waits_for_too_long_is_not_well(heartbeat: Heartbeat, state: State,
     assert (found.state, found.well) == (state, well)
     if state == "behind" and not well:
         assert "for 61 s" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("desired", "since", "worked", "state"),
+    [("stopped", 5_000, 2, "draining"), ("running", 1, 2, "draining"), ("stopped", 5_000, 700, "stuck")],
+)
+def test_owner_of_a_stopped_app_is_left_alone_while_it_works(
+    desired: Any, since: float, worked: float, state: State
+) -> None:
+    """For hours, between its orders, and when somebody wants the app running, as it leaves then by itself."""
+    seen = on(beat("draining", worked_at=iso(worked)), app=wanted(desired, since=since))
+
+    found = judge(seen, watched_seconds=LONG, limits=Limits())
+
+    assert found.state == state

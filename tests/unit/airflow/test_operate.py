@@ -33,9 +33,11 @@ def test_orders_are_given_and_their_results_end_the_task(store: Store, settings:
     else:
         store.desire("shop", "stopped", by="ann", reason="a test")
 
-    events = [ended(trigger(settings, orders=[ORDER, OTHER])) for _ in range(2)]
+    first = ended(trigger(settings, orders=[ORDER, OTHER]), seconds_max=0.2)
+    events = [first, ended(trigger(settings, orders=[ORDER, OTHER])), ended(trigger(settings, orders=[ORDER, OTHER]))]
 
-    for event in events:
+    assert first is None
+    for event in events[1:]:
         assert isinstance(event, TaskSuccessEvent)
         assert [(one["table"], one["state"], one["result"]) for one in of(event)["commands"]] == [
             ("silver.orders", "done", FILES), ("silver.customers", "done", FILES),
@@ -119,6 +121,18 @@ def test_a_drain_takes_what_is_there_and_stops(store: Store, settings: Settings,
     assert store.app("shop").desired == "stopped"
     assert [one.kind for one in store.commands("shop", by="ann in Airflow")] == ["drain"]
     assert f"stand-in of shop: {manner}" in last
+
+
+def test_a_drain_ends_where_somebody_wants_the_app_running(store: Store, settings: Settings) -> None:
+    """Its stream takes what is there then: nobody is told of that for ever."""
+    (settings.data).mkdir(exist_ok=True)
+    (settings.data / "manners").write_text("hangs")
+    assert ended(trigger(settings, operation="drain"), seconds_max=4) is None
+    store.desire("shop", "running", by="ben", reason="a test")
+
+    event = ended(trigger(settings, operation="drain"))
+
+    assert isinstance(event, TaskFailedEvent)
 
 
 def test_a_command_is_cancelled(store: Store, settings: Settings) -> None:
