@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks.control import Store
 from deltaworks.errors import QueryError
-from deltaworks.operations import ALL
+from deltaworks.operations import ALL, NONE
 from deltaworks.settings import ROOT, Settings
 from tests.airflow_rest import Airflow
 from tests.flows import START
@@ -99,7 +99,7 @@ def test_an_operator_operates_by_a_form(tiny_in_airflow: tuple[Settings, Project
     wait_until(lambda: ("n1000", 0) in known(settings), what="a note of now", seconds_max=SECONDS_MAX)
     before = known(settings)
 
-    def operated(operation: str, table: str | None = None, **given: object) -> tuple[str, dict[str, Any]]:
+    def operated(operation: str, table: str = NONE, **given: object) -> tuple[str, dict[str, Any]]:
         filled = {"operation": operation, "table": table, "reason": f"try {operation}", **given}
         status, run = operator.ask(f"/api/v2/dags/{FORM}/dagRuns", {"logical_date": None, "conf": filled})
         assert status == 200, run
