@@ -248,11 +248,11 @@ def _driver_comes(loaded: Settings, store: "Store", app: str) -> bool:
 
 def _obey_here(loaded: Settings, store: "Store", command: "Command", progress: "Progress") -> "Command":
     """Start a process that takes the app's lease, carries out this command and ends; follow it."""
-    from deltaworks.supervise.launch import NOT_OWNER, own_for
+    from deltaworks.supervise.launch import NOT_OWNER, start_owner
 
     progress.console.print(f"app {command.app} has no driver: its tables get an owner for this command")
     line = progress.add_task("", total=None)
-    with own_for(loaded, command) as owner:
+    with start_owner(loaded, command) as owner:
         while owner.poll() is None:
             _draw(progress, line, store.command(command.id))
             time.sleep(_POLL_SECONDS)

@@ -1,9 +1,10 @@
 """`rebuild`, `backfill`, `rewind`, `replay`: a table and those above it, computed again, or as they were."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,6 +16,7 @@ from deltaworks.settings import Settings
 if TYPE_CHECKING:
     from deltaworks.catalog import Catalog, Declared
 
+_Read = TypeVar("_Read")
 _Table = Annotated[str, typer.Argument(help="Name of the table, such as silver.orders.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go back.")]
 
@@ -111,10 +113,11 @@ def rewind(
     So rows that wrong code or rules have made since are made anew by the code and rules of now.
     """
     from deltaworks import catalog
+    from deltaworks.times import version_or_time
 
     now = settings()
     found = catalog.load(now.project)
-    version = _version_or_time(to, option="--to")
+    version = _understood(version_or_time, to, option="--to")
     what = {"what": "rewind"}
     _go_back(now, found, found[table].name, version, what=what, dry_run=dry_run, as_json=as_json, by=by, reason=reason)
 
@@ -206,20 +209,15 @@ def moment(text: str, *, option: str, end: bool = False) -> datetime:
     """A time in UTC; of a day its beginning, or its `end`."""
     from deltaworks.times import utc
 
+    return _understood(partial(utc, end=end), text, option=option)
+
+
+def _understood(read: Callable[[str], _Read], text: str, *, option: str) -> _Read:
     try:
-        return utc(text, end=end)
+        return read(text)
     except ValueError:
         hint = f"{text!r} is no day or time such as 2026-11-22T10:00."
         raise typer.BadParameter(hint, param_hint=option) from None
-
-
-def _version_or_time(text: str, *, option: str) -> int | datetime:
-    from deltaworks.times import version_or_time
-
-    try:
-        return version_or_time(text)
-    except ValueError:
-        return moment(text, option=option)  # with what is wrong
 
 
 def _ordered(name: str, asked: Mapping[str, object], *, by: str | None, reason: str) -> None:

@@ -237,7 +237,7 @@ class Driver:
                 if command is not None:
                     self._carry_out(command, flow)
                 else:
-                    time.sleep(ASK_SECONDS)
+                    time.sleep(ASK_SECONDS)  # nothing waits, and the store tells nobody when something does
         finally:
             self._ask(process.close)
 

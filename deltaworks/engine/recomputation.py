@@ -117,7 +117,7 @@ class Recomputation:
             if published.state == "cancelled":
                 raise _Left
             finding = f"command {published.id} (publish) failed: {(published.error or '').rstrip('.')}"
-            if made.once or SINCE not in finding:  # another order about the table was faster
+            if made.only_once or SINCE not in finding:  # another order about the table was faster
                 break
             log.info("%s. Once more", finding)
         raise CommandError(f"recomputation of {table}", finding, "Order it again")

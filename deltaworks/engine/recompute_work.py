@@ -26,13 +26,13 @@ WHATS = (BACKFILL, "rebuild", "rewind", "replay")
 class LaidOut:
     """What lies in the folder; `results` are the orders', by their numbers.
 
-    `changes`: whether there is anything to publish. `once`: whether it may not be laid out a second time where another
-    order was faster: it would undo what nobody has looked at.
+    `changes`: whether there is anything to publish. `only_once`: where another order was faster it is not laid out
+    again, as it would undo what nobody has looked at.
     """
 
     results: Mapping[int, Mapping[str, Any]]
     changes: bool
-    once: bool = False
+    only_once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def lay_out(table: str, orders: Mapping[int, Wanted], *, settings: Settings, app
         return LaidOut(results=counted, changes=changes)
     ((number, one),) = orders.items()
     if isinstance(one, Back):
-        return LaidOut(results={number: _gone_back(name, one, catalog, settings, folder)}, changes=True, once=True)
+        return LaidOut(results={number: _gone_back(name, one, catalog, settings, folder)}, changes=True, only_once=True)
     rebuild.refuse(name, catalog)
     with recomputing(settings, name=f"recompute-{app}", folder=folder) as (spark, own):
         staged = rebuild.stage(name, catalog=catalog, lake=settings.lake, spark=spark, anew=own)

@@ -7,6 +7,7 @@ file that does need the tables (maintenance.py).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow.sdk import DAG, Param, TaskGroup, get_parsing_context
 from airflow.utils.types import DagRunType
@@ -17,9 +18,7 @@ from deltaworks.settings import Settings
 from deltaworks.supervise.assets import gold
 from deltaworks.supervise.command import CommandOperator, CommandTrigger
 from deltaworks.supervise.days import Days
-from deltaworks.supervise.health import HealthOperator
-from deltaworks.supervise.health import asset as health
-from deltaworks.supervise.operate import TASK as OPERATE
+from deltaworks.supervise.health import HealthOperator, health
 from deltaworks.supervise.operate import OperateOperator, choices
 from deltaworks.supervise.replay import ReplayOperator
 from deltaworks.supervise.stream import StreamOperator
@@ -31,6 +30,11 @@ VACUUM_EVERY = "@daily"
 EXPIRE_EVERY = "@daily"
 REPLAYS_MAX = 16
 """So many days of a table may wait at a time outside of a backfill: together they are computed together."""
+OPERATIONS_MAX = 16
+"""So many operations on an app may wait at a time."""
+# Airflow annotates run types by a private twin of the type that it documents
+_BY_HAND: Any = [DagRunType.MANUAL]
+_NO_BACKFILL: Any = [DagRunType.SCHEDULED, DagRunType.MANUAL]
 
 
 def stream_dags(settings: Settings) -> Iterator[DAG]:
@@ -119,9 +123,9 @@ def _operate_dag(settings: Settings, app: str, catalog: Catalog | None) -> DAG:
         doc_md=_OPERATE_DOC.format(app=app, does=does),
         schedule=None,
         start_date=START,
-        max_active_runs=REPLAYS_MAX,
+        max_active_runs=OPERATIONS_MAX,
         is_paused_upon_creation=False,
-        allowed_run_types=[DagRunType.MANUAL],  # type: ignore[list-item]  # Airflow's annotation names a private twin
+        allowed_run_types=_BY_HAND,
         tags=["deltaworks", "operate", app],
         params={
             "operation": Param(type="string", enum=names, title="Operation", description_md=does),
@@ -150,7 +154,7 @@ def _operate_dag(settings: Settings, app: str, catalog: Catalog | None) -> DAG:
             ),
         },
     ) as dag:  # fmt: skip
-        OperateOperator(task_id=OPERATE, app=app, project=settings.project)
+        OperateOperator(task_id="operate", app=app, project=settings.project)
     return dag
 
 
@@ -220,7 +224,7 @@ def _orders_dag(
             max_active_runs=1,
             is_paused_upon_creation=False,
             # a backfill would order for the past what can only be done now
-            allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],  # type: ignore[list-item]  # Airflow's annotation names a private twin
+            allowed_run_types=_NO_BACKFILL,
             tags=["deltaworks", "maintenance"],
         ) as dag,
         TaskGroup(kind),

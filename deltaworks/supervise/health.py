@@ -6,6 +6,7 @@ for just as long as the app is not well.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +17,6 @@ from airflow.sdk import Asset, AssetWatcher, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
-from airflow.utils.log.logging_mixin import LoggingMixin
 
 from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
@@ -35,6 +35,7 @@ UNDECIDED_SECONDS_MAX = 120.0
 """Whoever is about to start, or of whom nothing can be seen, for so long is not well."""
 _ENDED: tuple[State, ...] = ("dead", "failed")
 """What a driver's end leaves: told already where the end was seen."""
+log = logging.getLogger("deltaworks.health")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +58,15 @@ class Changes:
         self._trouble: object = None  # what the last one that was not well was about
         self._red_until = 0.0
         self._undecided_since: float | None = None
-        self._gave_up: Launched | None = None  # the driver that was told to hang, or to give up
+        self._gave_up: Launched | None = None  # the driver of which it was told that it hangs, or gave up
         self._well_looks = 0
         self._last: Seen | None = None
-        self._ended: Launched | None = None  # the driver that died last
 
     def look(self, seen: Seen, verdict: Verdict) -> Health | None:
         """What is to be told now; None where nothing has changed, or it cannot be said yet."""
         died, self._last = self._died(seen), seen
         if died is not None:
             self._undecided_since = None
-            if self._gave_up is not None and self._gave_up == self._ended:
-                return None  # so it was to be expected
             reason = died if verdict.well else f"{died}; {verdict.reason}"
             return self._bad("died", reason, trouble=died)
         if is_undecided(seen, verdict):
@@ -115,9 +113,8 @@ class Changes:
         before, now = last.driver, seen.driver
         if now is not None and (now.pid, now.process_started) == (before.pid, before.process_started):
             return None
-        if last.app.desired == "stopped" or _ended_well(last, seen):
+        if last.app.desired == "stopped" or _ended_well(last, seen) or before == self._gave_up:
             return None
-        self._ended = before
         next_one = f"pid {now.pid} is its successor" if now is not None else "it has no successor yet"
         return f"the driver with pid {before.pid} ended, and nobody wanted it to; {next_one}"
 
@@ -172,11 +169,10 @@ class HealthTrigger(BaseEventTrigger):
         raise NotImplementedError
 
 
-class HealthStream(SharedStreamProducer, LoggingMixin):
+class HealthStream(SharedStreamProducer):
     """Looks every few seconds, and gives out what has changed; the next only after Airflow has stored the last one."""
 
     def __init__(self, *, app: str, project: Path) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # LoggingMixin's constructor has no types
         self._app, self._project = app, project
         self._eyes: Eyes | None = None
         self._stored = asyncio.Event()
@@ -195,7 +191,7 @@ class HealthStream(SharedStreamProducer, LoggingMixin):
                 found = changes.look(seen, verdict)
             except DeltaworksError as error:
                 if not blind:
-                    self.log.warning("%s: %s Watching on.", self._app, error)
+                    log.warning("%s: %s Watching on.", self._app, error)
                 blind = True
                 found = changes.unsure("unknown", str(error))
             if found is None:
@@ -245,7 +241,7 @@ class HealthOperator(BaseOperator):
         return asdict(Health(app=self.app, well=verdict.well, state=verdict.state, reason=verdict.reason))
 
 
-def asset(app: str, *, project: Path) -> Asset:
+def health(app: str, *, project: Path) -> Asset:
     """The asset whose events tell how an app is."""
     trigger = HealthTrigger(app=app, project=str(project))
     watcher = AssetWatcher(name=f"health of {app}", trigger=trigger)

@@ -64,7 +64,7 @@ def start(settings: Settings, app: str, *, drain: bool = False) -> Launched:
         return _popen(settings, app, failures=failures, drain=drain)
 
 
-def own_for(settings: Settings, command: Command) -> "subprocess.Popen[bytes]":
+def start_owner(settings: Settings, command: Command) -> "subprocess.Popen[bytes]":
     """Start an owner of a stopped app that carries out its orders up to this one, and ends; it outlives whoever asks.
 
     Its exit code is NOT_OWNER where it found the app owned, 0 also where it leaves what is ordered to a stream.

@@ -23,8 +23,6 @@ from deltaworks.supervise.command import watched
 from deltaworks.supervise.operating import Done, Look, operating
 from deltaworks.supervise.stream import QUIET_SECONDS
 
-TASK = "operate"
-
 
 class OperateOperator(BaseOperator):
     """Has done what the run's params say; the outcome is the XCom."""

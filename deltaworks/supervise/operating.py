@@ -58,8 +58,12 @@ def operating(
     settings: Settings, *, app: str, operation: str, by: str, reason: str, orders: Sequence[Order],
     command: int | None, call: str,
 ) -> Look:  # fmt: skip
-    """What is to be looked at for an operation; nothing is done before the first look."""
+    """What is to be looked at for an operation; nothing is ordered before the first look.
+
+    Raises ControlError while the control store is away.
+    """
     store, asked = store_of(settings.control_dsn()), Asked(app=app, by=by, reason=reason, call=call)
+    store.declare_apps([app])
     act: _Cancel | _Wishes | _Orders
     if operation == CANCEL:
         act = _Cancel(store, asked, number=command or 0)
@@ -68,14 +72,8 @@ def operating(
     else:
         act = _Orders(settings, store, asked, orders=orders)
 
-    known = False
-
     def look(waited: float) -> Done | str:
-        nonlocal known
         try:
-            if not known:
-                store.declare_apps([app])
-                known = True
             return act.look(waited)
         except (CommandError, StackError, OSError) as error:  # these do not pass by themselves
             return Done(result={}, failed=[str(error)])
@@ -221,7 +219,7 @@ class _Orders:
             self._owner = None
         if self._owner is None and self._store.app(app).desired == "stopped":
             try:
-                self._owner = launch.own_for(self._settings, last)
+                self._owner = launch.start_owner(self._settings, last)
             except OSError as error:  # no memory, no process left, no Python
                 return f"an owner cannot be started ({error.strerror})"
         self._lonely_since = waited if self._lonely_since is None else self._lonely_since

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from deltaworks.local import stack
 from deltaworks.settings import ROOT, Settings
 from tests.airflow_rest import Airflow
 from tests.running_stack import running_stack, wait_until
-from tests.stack.test_compute_again import DAYS, NOTES, said, send, there, tiny
+from tests.stack.test_compute_again import DAYS, NOTES, known, said, send, tiny
 from tests.tiny_project import Project
 
 HEALTH = "health__tiny"
@@ -48,6 +48,16 @@ class Trouble:
     known_after: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """What was seen of one; all in seconds."""
+
+    state: str
+    known_after: float
+    red_after: float
+    green_after: float
+
+
 class Scene:
     """The app at work, and what is done to it."""
 
@@ -61,11 +71,8 @@ class Scene:
         self._sent += count
 
     def settled(self) -> bool:
-        """Whether what was sent is there."""
-        try:
-            return len(there(self.settings)[0]) > 0
-        except Exception:  # noqa: BLE001  # no table yet, or one in the midst of its beginning
-            return False
+        """Whether anything that was sent is there."""
+        return len(known(self.settings)) > 0
 
     def pid(self) -> int:
         """The driver's."""
@@ -122,7 +129,7 @@ def troubles(scene: Scene) -> Iterator[Trouble]:
     yield Trouble(name="a broker that does not answer", known_after=BEHIND_SECONDS, make=stop, mend=go_on)
 
 
-def timed(scene: Scene, airflow: Airflow, trouble: Trouble) -> dict[str, object]:
+def timed(scene: Scene, airflow: Airflow, trouble: Trouble) -> Timed:
     """Make it, see red, mend it, see green."""
     wait_until(lambda: airflow.newest(HEALTH) == "success", what="all is well", seconds_max=GREEN_SECONDS_MAX)
     trouble.make()
@@ -134,12 +141,12 @@ def timed(scene: Scene, airflow: Airflow, trouble: Trouble) -> dict[str, object]
     mended = time.monotonic()
     wait_until(lambda: red() == "success", what=f"{trouble.name}: green", seconds_max=GREEN_SECONDS_MAX)
     scene.notes()
-    row: dict[str, object] = {
-        "state": trouble.name, "known after": trouble.known_after, "red after": round(seen - made, 1),
-        "green after": round(time.monotonic() - mended, 1),
-    }  # fmt: skip
-    show.err.print(str(row), markup=False)
-    return row
+    found = Timed(
+        state=trouble.name, known_after=trouble.known_after, red_after=round(seen - made, 1),
+        green_after=round(time.monotonic() - mended, 1),
+    )  # fmt: skip
+    show.err.print(str(found), markup=False)
+    return found
 
 
 @contextmanager
@@ -164,9 +171,9 @@ def main() -> int:
     """Print a line for each; the exit code."""
     with at_work() as scene:
         airflow = Airflow(scene.settings, "viewer")
-        rows = [timed(scene, airflow, trouble) for trouble in troubles(scene)]
-    show.listing(rows, title="seconds until Airflow is red, and green again", as_json=False)
-    late = [row["state"] for row in rows if row["red after"] > row["known after"] + RED_SECONDS_MAX]  # type: ignore[operator]  # numbers
+        found = [timed(scene, airflow, trouble) for trouble in troubles(scene)]
+    show.listing(list(map(asdict, found)), title="seconds until Airflow is red, and green again", as_json=False)
+    late = [one.state for one in found if one.red_after > one.known_after + RED_SECONDS_MAX]
     for name in late:
         show.err.print(f"red too late: {name}")
     return 1 if late else 0

@@ -15,6 +15,7 @@ from deltaworks import processes
 from deltaworks.analyst import connect
 from deltaworks.control import Command, Store
 from deltaworks.engine.log import newest_version, read_log
+from deltaworks.errors import QueryError
 from deltaworks.settings import ROOT, Settings
 from tests.flows import START
 from tests.running_stack import running_stack, wait_until
@@ -91,6 +92,14 @@ def there(settings: Settings) -> tuple[set[tuple[str, int]], list[dict[str, obje
         days = lake.sql(f"select day::varchar as day, notes, words from {DAYS}").dicts()
     assert len(notes) == len({*notes})
     return {(str(name), int(str(words))) for name, words in notes}, days
+
+
+def known(settings: Settings) -> set[tuple[str, int]]:
+    """The notes that are there; none before there is a table."""
+    try:
+        return there(settings)[0]
+    except QueryError:
+        return set()
 
 
 def as_if_right(count: int) -> tuple[set[tuple[str, int]], list[dict[str, object]]]:

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from deltaworks.control import Store
-from deltaworks.errors import QueryError
 from deltaworks.operations import ALL, NONE
 from deltaworks.settings import ROOT, Settings
 from tests.airflow_rest import Airflow
 from tests.flows import START
 from tests.running_stack import running_stack, wait_until
 from tests.stack.test_compute_again import DAYS as DAYS_TABLE
-from tests.stack.test_compute_again import NOTES, RIGHT, SECONDS_MAX, WRONG, said, send, there, tiny, words_of
+from tests.stack.test_compute_again import NOTES, RIGHT, SECONDS_MAX, WRONG, known, said, send, there, tiny, words_of
 from tests.tiny_project import Project
 
 EACH, DAYS = 40, 3
@@ -154,14 +153,6 @@ def test_a_driver_that_is_killed_is_red_and_green_again(tiny_in_airflow: tuple[S
 
     assert successor is not None
     assert successor.epoch == lease.epoch + 1
-
-
-def known(settings: Settings) -> set[tuple[str, int]]:
-    """The notes that are there."""
-    try:
-        return there(settings)[0]
-    except QueryError:  # no table yet
-        return set()
 
 
 def notes(settings: Settings) -> int:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from deltaworks.engine import driver as driving
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.closing import Closing
 from deltaworks.engine.driver import Driver
-from deltaworks.engine.flow import FlowStatus
+from deltaworks.engine.flow import Flow, FlowStatus
 from deltaworks.engine.gaps import Stretch
 from deltaworks.errors import ControlError, LeadersMovedError
 from deltaworks.settings import ROOT, Settings
@@ -59,38 +60,47 @@ def changes_driver(folder: Path) -> Driver:
     return Driver(app="changes", settings=Settings.load(ROOT / "tests" / "changes", environment={}, data=folder))
 
 
-def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
-    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All in the first turn of the loop: what is behind and what is only remembered, an order, a closed day, a stop."""
-    monkeypatch.setattr(driving, "SETTLE_SECONDS", 0.0)
-    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
+@contextmanager
+def owner(postgres: ScratchPostgres, folder: Path, *, batches: int) -> Iterator[tuple[Driver, Flow]]:
+    """A driver that owns its app, with so many batches in bronze: none of this project's tables has orders."""
+    with scratch_project(postgres.dsn, postgres.port, folder) as settings:
         driver = Driver(app="changes", settings=settings.changed(project=ROOT / "tests" / "changes"))
         with driver.store as store:
             store.declare_apps(["changes"])
             driver.ownership.take()
             flow, log = driver._open(), Log()
             flow.begin({"shop.changes": {"0": Edge(0, 10**9)}}, broker=None)
-            for number in (1, 2):
-                log.send([change("c", order(number), lsn=number)])  # none of this project's tables has orders
+            for number in range(1, batches + 1):
+                log.send([change("c", order(number), lsn=number)])
                 take_arrow(flow, log.batch(), above=False)
-            about = {"app": "changes", "arguments": {}, "by": "test", "reason": "test"}
-            compact = store.send(table="bronze.changes", kind="compact", **about)  # type: ignore[arg-type]  # as named
-            store.desire("changes", "stopped", by="test", reason="a test")
-            closing, nobody, query = Closing(flow, store), None, Quiet(looks=20)
-            closing._untold["gold.days", "2026-11-20"] = 1
-
-            driver._loop(nobody, query, closing)  # type: ignore[arg-type]  # no batch is made
-
-            silver = flow.inputs["silver.plain"].table
-            silver.reopen()
-            assert silver.entry.position.batches == {"bronze.changes": 2}
-            result = store.command(compact).result
-            assert result is not None
-            assert result["files_after"] == 1
-            assert [one.partition for one in store.closed_partitions("gold.days")] == ["2026-11-20"]
-            assert driver.heart.state == "draining"
+            yield driver, flow
             driver.ownership.give_back()
+
+
+def test_quiet_app_goes_on_settles_obeys_announces_and_stops(
+    postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in the first turn of the loop: what is behind and what is only remembered, an order, a closed day, a stop."""
+    monkeypatch.setattr(driving, "SETTLE_SECONDS", 0.0)
+    with owner(postgres, tmp_path, batches=2) as (driver, flow):
+        store = driver.store
+        compact = store.send(
+            app="changes", table="bronze.changes", kind="compact", arguments={}, by="test", reason="test"
+        )
+        store.desire("changes", "stopped", by="test", reason="a test")
+        closing, nobody, query = Closing(flow, store), None, Quiet(looks=20)
+        closing._untold["gold.days", "2026-11-20"] = 1
+
+        driver._loop(nobody, query, closing)  # type: ignore[arg-type]  # no batch is made
+
+        silver = flow.inputs["silver.plain"].table
+        silver.reopen()
+        assert silver.entry.position.batches == {"bronze.changes": 2}
+        result = store.command(compact).result
+        assert result is not None
+        assert result["files_after"] == 1
+        assert [one.partition for one in store.closed_partitions("gold.days")] == ["2026-11-20"]
+        assert driver.heart.state == "draining"
 
 
 @pytest.mark.parametrize(
@@ -343,9 +353,7 @@ class Recomputing:
         assert settled_seconds == 0
         self.store, self.app, self.epoch = store, app, epoch
         self.pid: int | None = None
-        self.told: list[str] = []
         self.numbers: list[int] = []
-        self.looks = 0
 
     def look(self) -> None:
         """Begin if there is anything; then go on."""
@@ -354,13 +362,13 @@ class Recomputing:
             return
         orders = self.store.take_recomputations(self.app, epoch=self.epoch, many=9)
         if orders:
-            self.pid, self.numbers, self.looks = 1, [one.id for one in orders], 0
-            publish = {"kind": "compact", "arguments": {}, "by": "test", "reason": "test"}
-            self.publish = self.store.send(app=self.app, table="bronze.changes", **publish)  # type: ignore[arg-type]  # as named
+            self.pid, self.numbers = 1, [one.id for one in orders]
+            self.publish = self.store.send(
+                app=self.app, table="bronze.changes", kind="compact", arguments={}, by="test", reason="test"
+            )
 
     def see_to_its_end(self) -> None:
         """Tell the orders their end, one at a look, once what it needs is done."""
-        self.told.append("seen to")
         if self.numbers and self.store.command(self.publish).finished:
             self.store.finish(self.numbers.pop(0), {}, epoch=self.epoch)
         elif not self.numbers:
@@ -368,7 +376,6 @@ class Recomputing:
 
     def close(self) -> None:
         """Leave what is in hand to others."""
-        self.told.append("closed in its midst" if self.pid is not None else "closed")
 
 
 @pytest.fixture
@@ -377,17 +384,8 @@ def owning(postgres: ScratchPostgres, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(driving, "ASK_SECONDS", 0.02)
     monkeypatch.setattr(driving, "RecomputeProcess", Recomputing)
     monkeypatch.setattr(driving, "stand_behind", lambda: None)
-    with scratch_project(postgres.dsn, postgres.port, tmp_path) as settings:
-        driver = Driver(app="changes", settings=settings.changed(project=ROOT / "tests" / "changes"))
-        with driver.store as store:
-            store.declare_apps(["changes"])
-            driver.ownership.take()
-            flow, log = driver._open(), Log()
-            flow.begin({"shop.changes": {"0": Edge(0, 10**9)}}, broker=None)
-            log.send([change("c", order(1), lsn=1)])
-            take_arrow(flow, log.batch(), above=False)
-            yield driver
-            driver.ownership.give_back()
+    with owner(postgres, tmp_path, batches=1) as (driver, _):
+        yield driver
 
 
 def recompute(store: Store) -> int:
