@@ -18,11 +18,11 @@ class Airflow:
         _, answer = self.ask("/auth/token", {"username": user, "password": settings.secret(f"airflow_{user}")})
         self.token = answer["access_token"]
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
-        """Status and answer."""
+    def ask(self, path: str, body: Mapping[str, Any] | None = None, *, method: str = "") -> tuple[int, Any]:
+        """Status and answer; by the method that goes with a body or none, if no other is given."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request("GET" if body is None else "POST", path, json.dumps(body), headers)
+            connection.request(method or ("GET" if body is None else "POST"), path, json.dumps(body), headers)
             answer = connection.getresponse()
             return answer.status, json.load(answer)
 

@@ -5,6 +5,7 @@ which takes `--seed random` too.
 """
 
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from random import Random
 from zlib import crc32
 
 ROOT = Path(__file__).resolve().parents[1]
+Share = Callable[[Sequence[int]], Sequence[int]]
+"""What takes a run's share of many cases; see conftest.py."""
 WITHOUT_GIT = 20_260_101
 """The seed of a checkout that does not know its commit: there it is always the same tests' turn."""
 

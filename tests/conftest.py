@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deltaworks.settings import Settings
-from tests.chance import RUN, of_commit, turn_of
+from tests.chance import RUN, Share, of_commit, turn_of
 
 # PySpark takes a main module without a file, which is what a process of pytest-xdist has, for a run of its doctests,
 # and ends the process when gRPC is missing. Great Expectations imports that part of PySpark.
@@ -15,9 +15,9 @@ vars(sys.modules["__main__"]).setdefault("__file__", __file__)
 LONG = (
     "spark/test_direct_plans.py", "spark/test_poison.py", "spark/test_walks.py", "spark/test_expiry.py",
     "spark/test_differential.py", "spark/test_stateful.py", "spark/test_latest.py", "spark/test_trim.py",
-    "spark/test_history.py", "spark/test_late_apply.py", "stack/test_slice.py", "stack/test_shop_check.py",
-    "stack/test_quarantine.py", "stack/test_topics.py", "stack/test_zombie.py", "stack/test_changes.py",
-    "stack/test_local_stack.py", "stack/test_notify.py", "stack/test_compute_again.py",
+    "spark/test_history.py", "spark/test_late_apply.py", "stack/test_in_airflow.py", "stack/test_slice.py",
+    "stack/test_shop_check.py", "stack/test_quarantine.py", "stack/test_topics.py", "stack/test_zombie.py",
+    "stack/test_changes.py", "stack/test_local_stack.py", "stack/test_notify.py", "stack/test_compute_again.py",
 )  # fmt: skip
 """Files that take minutes: they begin first, so that the processes of a group end together."""
 TURNS = 3
@@ -63,6 +63,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Have each test draw by its name."""
     RUN.begin(item.nodeid)
+
+
+@pytest.fixture
+def share(request: pytest.FixtureRequest) -> Share:
+    """Give what takes from many cases the share of this run, drawn by its seed; all where all tests are wanted."""
+    whole = _wants_all(request.config)
+    first = 0 if whole else turn_of(request.node.nodeid, turns=TURNS)
+    return lambda cases: cases[first :: 1 if whole else TURNS]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

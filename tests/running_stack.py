@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deltaworks import processes
 from deltaworks.local import stack
-from deltaworks.local.part import PartState
+from deltaworks.local.part import UP, PartState
 from deltaworks.settings import ROOT, Settings
 from tests.ports import free_ports
 
@@ -90,6 +90,13 @@ def left_over(settings: Settings) -> list[str]:
 def part(settings: Settings, name: str) -> PartState:
     """What the supervisor knows of a part."""
     return stack.state(settings).parts[name]
+
+
+def is_back(settings: Settings, name: str, killed: int | None) -> bool:
+    """Whether a part is ready with another process, and no step is under way."""
+    found = stack.state(settings)
+    one = found.parts[name]
+    return one.state == "ready" and one.pid != killed and all(other.state in UP for other in found.parts.values())
 
 
 def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = 60) -> float:

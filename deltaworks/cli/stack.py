@@ -1,4 +1,4 @@
-"""`deltaworks up | down | status | doctor | logs`: the local stack."""
+"""`deltaworks up | down | status | doctor | logs | airflow`: the local stack."""
 
 import os
 import sys
@@ -26,6 +26,7 @@ def register(main: typer.Typer) -> None:
     """Add this module's commands."""
     for command in (up, down, status, doctor, logs):
         main.command()(command)
+    main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})(airflow)
 
 
 def up(
@@ -60,6 +61,14 @@ def down() -> None:
         show.out.print(f"app {app}: {became}")
     rest = f"{met.killed} left-over processes killed, none" if met.killed else "no process"
     show.out.print(f"down after {time.monotonic() - began:.1f} s, {rest} of ours is left", style="bold")
+
+
+def airflow(arguments: Annotated[list[str] | None, typer.Argument(help="What Airflow is to do.")] = None) -> None:
+    """Run Airflow's own command line on this stack's Airflow: deltaworks airflow dags list; its exit code is ours."""
+    from deltaworks.local import airflow as local_airflow
+
+    sys.stdout.flush()
+    local_airflow.run(settings(), arguments or ["--help"])
 
 
 def status(as_json: _AsJson = False) -> None:

@@ -7,8 +7,11 @@ Its settings are in data/airflow/airflow.cfg, which only we can read, and not in
 import configparser
 import io
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
+from deltaworks.errors import StackError
 from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder, write_private
 from deltaworks.settings import ROOT, Settings
@@ -27,6 +30,14 @@ def environment(settings: Settings) -> dict[str, str]:
     """Our environment for Airflow's processes; settings of another Airflow in the user's shell are left out."""
     kept = {name: value for name, value in settings.inherited().items() if not name.startswith("AIRFLOW_")}
     return kept | {"AIRFLOW_HOME": home(settings)}
+
+
+def run(settings: Settings, arguments: Sequence[str]) -> NoReturn:
+    """Become Airflow's own command line, for this stack; raises StackError where there is no Airflow yet."""
+    if not (settings.data / "airflow" / "airflow.cfg").is_file():
+        raise StackError(str(settings.data), "has no Airflow yet", 'Run "deltaworks up airflow"')
+    command = _command(settings, *arguments)
+    os.execve(command[0], command, environment(settings))  # noqa: S606  # no shell on purpose
 
 
 def parts(settings: Settings) -> tuple[Part, ...]:

@@ -16,7 +16,7 @@ from deltaworks.engine.spark.internals import NAMES, Internals
 from deltaworks.engine.spark.picked import Picked
 from deltaworks.engine.spark.refusals import NotDirectError
 from deltaworks.engine.writers.writer import ONE_TASK_BYTES_MAX, frame
-from tests.chance import seeded
+from tests.chance import Share, seeded
 from tests.direct.both import Both, Room
 from tests.direct.differences import ALONE, Found, culprits_of, several, shop_functions
 from tests.direct.rows import INPUTS, SCHEMA, rows
@@ -24,6 +24,7 @@ from tests.direct.rows import INPUTS, SCHEMA, rows
 SEED = 20_261_125
 """The same transforms in each run; `python -m tests.direct` tries others."""
 MADE = 300
+"""A run has a third of them, `--whole` all."""
 CULPRITS = 12
 Frames = Mapping[str, DataFrame]
 
@@ -44,16 +45,17 @@ def test_the_shop_computes_the_same_in_both_ways(room: Room) -> None:
     assert [str(one) for one in found if one.differences] == []
 
 
-def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room) -> None:
+def test_transforms_made_by_chance_compute_the_same_in_both_ways(room: Room, share: Share) -> None:
     """Over rows that change, none of them, rows that raise, and good ones after these: rows, types, refusals."""
-    found = list(several(room, range(SEED, SEED + MADE), batches=1, large=0.02))
+    made = share(range(SEED, SEED + MADE))
+    found = list(several(room, made, batches=1, large=0.02))
     seen = sum((Counter(one.seen) for one in found), Counter[str]())
 
     assert [str(one) for one in found if one.differences] == []
     in_many_ways = set(seen) - {"rows", "no rows", "not analysed", "too much at once", ALONE}
     assert len(in_many_ways) >= 8, "rows that raise"
-    assert seen["rows"] > MADE
-    assert sum(one.refused is not None for one in found) < MADE / 10, Counter(one.refused for one in found)
+    assert seen["rows"] > len(made)
+    assert sum(one.refused is not None for one in found) < len(made) / 10, Counter(one.refused for one in found)
 
 
 @pytest.mark.parametrize("many", [60, ONE_TASK_BYTES_MAX // 8])

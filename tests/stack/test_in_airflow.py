@@ -1,4 +1,4 @@
-"""What people do in Airflow: days of a table replayed beside the stream, operations by the form, who may."""
+"""What people see and do in Airflow: its pages in a browser, days replayed, operations by the form, who may what."""
 
 import json
 import os
@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
+from deltaworks import processes
 from deltaworks.control import Store
+from deltaworks.local.doctor import examine
 from deltaworks.operations import ALL, NONE
 from deltaworks.settings import ROOT, Settings
+from tests import browser
 from tests.airflow_rest import Airflow
 from tests.flows import START
-from tests.running_stack import running_stack, wait_until
+from tests.running_stack import is_back, part, running_stack, wait_until
 from tests.stack.test_compute_again import DAYS as DAYS_TABLE
 from tests.stack.test_compute_again import NOTES, RIGHT, SECONDS_MAX, WRONG, known, said, send, there, tiny, words_of
 from tests.tiny_project import Project
@@ -35,6 +39,24 @@ def tiny_in_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         shutil.copy(ROOT / "dags" / f"{name}.py", project.folder / "dags")
     with running_stack(parts=("control", "kafka", "airflow"), project=project.folder) as settings:
         yield settings, project
+
+
+def test_dags_are_listed_and_a_stream_waits_without_a_worker(tiny_in_airflow: tuple[Settings, Project]) -> None:
+    """In a browser: nothing failed to import; the task of an app that nobody wants is deferred, not failed."""
+    if not browser.is_there():
+        pytest.skip(browser.MISSING)
+    settings, _ = tiny_in_airflow
+    wanted = {f"{kind}__tiny" for kind in ("stream", "maintain", "vacuum", "operate", "health")} | {DAG}
+
+    with browser.logged_in(settings) as pages:
+        pages.get(f"{settings.airflow_url}/dags")
+        browser.until(pages, lambda: wanted <= {*browser.text_of(pages).split()})
+        listed = browser.text_of(pages)
+        pages.get(f"{settings.airflow_url}/dags/stream__tiny/tasks/supervise/task_instances")
+        browser.until(pages, lambda: states_of_stream(settings) == {"deferred"})  # the page has the word elsewhere too
+        browser.until(pages, lambda: "deferred" in browser.text_of(pages).lower())
+
+    assert "Import Error" not in listed
 
 
 def test_days_are_replayed_by_airflows_own_backfill(tiny_in_airflow: tuple[Settings, Project]) -> None:
@@ -72,7 +94,10 @@ def test_days_are_replayed_by_airflows_own_backfill(tiny_in_airflow: tuple[Setti
     rows, per_day = there(settings)
     said(settings, "ledger")
     orders = json.loads(said(settings, "commands", "list", "--json", "--kind", "recompute"))
+    range_of_cli = ("--dag-id", DAG, "--from-date", KEYS[0], "--to-date", KEYS[-1])
+    shown = said(settings, "airflow", "backfill", "create", *range_of_cli, "--dry-run")
 
+    assert all(day in shown for day in KEYS)
     assert before == DAYS * EACH // 2
     assert (planned["rows_written"], planned["rows_unchanged"], planned["published"]) == (EACH // 2, EACH // 2, None)
     assert forbidden == 403
@@ -153,6 +178,28 @@ def test_a_driver_that_is_killed_is_red_and_green_again(tiny_in_airflow: tuple[S
 
     assert successor is not None
     assert successor.epoch == lease.epoch + 1
+
+
+def test_a_killed_scheduler_comes_back_without_strays(tiny_in_airflow: tuple[Settings, Project]) -> None:
+    """After kill -9 its workers do not live on, and all four processes of Airflow are well."""
+    settings, _ = tiny_in_airflow
+    before = part(settings, "airflow-scheduler")
+    assert before.pid is not None
+    workers = [pid for pid in processes.members(before.pid) if pid != before.pid]
+    assert workers
+
+    os.kill(before.pid, signal.SIGKILL)
+    wait_until(lambda: is_back(settings, "airflow-scheduler", before.pid), what="it is back", seconds_max=SECONDS_MAX)
+
+    assert [pid for pid in workers if processes.started(pid) is not None] == []
+    assert [one for one in examine(settings) if one.verdict == "fail"] == []
+
+
+def states_of_stream(settings: Settings) -> set[str]:
+    """Of every instance of the task that supervises, by Airflow's own books."""
+    asked = "select state from task_instance where dag_id = 'stream__tiny' and task_id = 'supervise'"
+    with psycopg.connect(settings.dsn("airflow")) as connection:
+        return {str(state) for (state,) in connection.execute(asked)}
 
 
 def notes(settings: Settings) -> int:

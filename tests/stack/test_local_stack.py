@@ -23,10 +23,9 @@ from deltaworks.errors import StackError
 from deltaworks.local import connect, doctor, kafka
 from deltaworks.local import stack as local_stack
 from deltaworks.local.doctor import LOOPBACK, examine
-from deltaworks.local.part import UP, StackState
 from deltaworks.settings import ROOT, Settings
 from tests.ports import free_ports
-from tests.running_stack import left_over, part, running_stack, wait_until
+from tests.running_stack import is_back, left_over, part, running_stack, wait_until
 from tests.stack.conftest import StartParts
 
 
@@ -322,28 +321,6 @@ def test_failed_task_of_a_connector_is_restarted(stack: StartParts) -> None:
                 "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'other_slot'"
             )
             admin.execute("drop publication if exists other_pub")
-
-
-def test_airflow_is_ready_and_a_killed_scheduler_comes_back_without_strays(stack: StartParts) -> None:
-    """All four processes are healthy on loopback; after kill -9 the scheduler's workers do not live on."""
-    settings = stack(parts=("airflow",))
-    before = part(settings, "airflow-scheduler")
-    assert before.pid is not None
-    workers = [pid for pid in processes.members(before.pid) if pid != before.pid]
-    assert workers
-
-    os.kill(before.pid, signal.SIGKILL)
-    wait_until(lambda: is_back(settings, "airflow-scheduler", before.pid), what="it is back", seconds_max=120)
-
-    assert [pid for pid in workers if processes.started(pid) is not None] == []
-    assert [one for one in examine(settings) if one.verdict == "fail" and one.check != "airflow"] == []
-
-
-def is_back(settings: Settings, name: str, killed: int | None) -> bool:
-    """Whether a part is ready with another process, and no step is under way."""
-    found = StackState.read(settings.run)
-    one = found.parts[name]
-    return one.state == "ready" and one.pid != killed and all(other.state in UP for other in found.parts.values())
 
 
 def insert_customer(settings: Settings) -> str:

@@ -29,23 +29,36 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(), filename=str(path))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and full name of everything a file imports, at its top, inside functions, or by importlib with a literal."""
+    return tuple(_imports(path))
+
+
+def inside(name: str, package: str) -> bool:
+    """Whether a module's name is the package or below it."""
+    return name == package or name.startswith(f"{package}.")
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = "." * node.level + (node.module or "")
             yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and _called(node).endswith(("import_module", "__import__")):
             name = node.args[0] if node.args else None
             if isinstance(name, ast.Constant):
                 yield node.lineno, str(name.value)
 
 
-def inside(name: str, package: str) -> bool:
-    """Whether a module's name is the package or below it."""
-    return name == package or name.startswith(f"{package}.")
+def _called(call: ast.Call) -> str:
+    """The last part of a function's name; empty for what has none."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _matches(path: Path, pattern: str) -> bool:

@@ -1,6 +1,7 @@
 """What must not get into the repository, and what must be said in it."""
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -133,5 +134,8 @@ def _lines_with(pattern: re.Pattern[str]) -> list[str]:
     return found
 
 
-def _attributes(path: Path) -> set[str]:
-    return {ast.unparse(node) for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+@functools.cache
+def _attributes(path: Path) -> frozenset[str]:
+    """`name.attribute` where it is one of a name, else the attribute alone."""
+    found = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)]
+    return frozenset(f"{one.value.id}.{one.attr}" if isinstance(one.value, ast.Name) else one.attr for one in found)

@@ -60,6 +60,17 @@ def test_a_schedule_for_what_cannot_be_replayed_is_a_finding(table: Table, proje
     assert count == "2 findings"
 
 
+@pytest.mark.parametrize("cron", ["61 3 * * *", "0 3 31 2 *", "0 3 * * x"])
+def test_a_schedule_that_never_comes_is_a_finding(table: Table, project: Project, cron: str) -> None:
+    """A minute, a day and a word that there are none of."""
+    file = project.folder / "deltaworks.toml"
+    file.write_text(f'{file.read_text()}\n[replays]\n"silver.notes" = "{cron}"\n')
+
+    finding, _ = table("check", exit_code=1).splitlines()
+
+    assert finding.startswith(f"deltaworks.toml [replays]: silver.notes: '{cron}' never comes. Give minute, hour")
+
+
 def test_findings_are_printed_and_exit_1(table: Table, project: Project) -> None:
     """Each finding is one line, however long, and the exit code is that of a finding."""
     project.edit("tables/silver/notes/table.py", 'topic="notes"', 'topic="note"')

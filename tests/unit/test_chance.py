@@ -1,7 +1,9 @@
 """What is drawn by chance is drawn again in the next run of the same commit."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -72,24 +74,42 @@ def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -
         mine = tuple(not turn_of(name, turns=3) for name in (by_spark, "walk_by_spark"))
         seeds.setdefault((mine[0], mine[1]), run.seed)
 
-    for (has_turn, walk_has), seed in seeds.items():
-        found = collected(closing, walks, "--seed", str(seed))
-        assert (by_spark in found) == has_turn
-        assert by_spark.replace("[spark]", "[auto]") in found
-        assert {name for name in found if "spark" in name.partition("::")[2].partition("[")[0]} == (
-            {name for name in collected(walks, "--whole") if "spark" in name.partition("::")[2]} if walk_has else set()
+    other = ["--seed", str(seeds[False, False])]
+    every, whole, named, *found = collected(
+        [walks, "--whole"],
+        [closing, *other, "--whole"],
+        [by_spark, *other],
+        [closing, *other, "-k", "closed"],
+        *([closing, walks, "--seed", str(seed)] for seed in seeds.values()),
+    )
+    chosen, *drawn_ones = found
+
+    walked = {name for name in every if "spark" in name.partition("::")[2]}
+    for (has_turn, walk_has), names in zip(seeds, drawn_ones, strict=True):
+        assert (by_spark in names) == has_turn
+        assert by_spark.replace("[spark]", "[auto]") in names
+        assert {name for name in names if "spark" in name.partition("::")[2].partition("[")[0]} == (
+            walked if walk_has else set()
         )
-    other = str(seeds[False, False])
-    assert by_spark in collected(closing, "--seed", other, "--whole")
-    assert by_spark in collected(by_spark, "--seed", other)
-    assert by_spark in collected(closing, "--seed", other, "-k", "closed")
+    assert all(by_spark in names for names in (whole, named, chosen))
 
 
-def collected(*arguments: str) -> set[str]:
-    """Give the tests that a run has."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments]
+COLLECTS = """
+import contextlib, io, json, sys
+import pytest
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        pytest.main(["--collect-only", "-q", *arguments])
+    print(json.dumps([line for line in said.getvalue().splitlines() if "::" in line]))
+"""
+"""Several runs in one process: what tests import takes most of the time."""
+
+
+def collected(*runs: Sequence[str]) -> list[set[str]]:
+    """Give the tests that each run has, by its arguments."""
+    command = [sys.executable, "-c", COLLECTS, json.dumps(runs)]
     asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {line for line in asked.stdout.splitlines() if "::" in line}
+    return [set(json.loads(line)) for line in asked.stdout.splitlines()]
 
 
 def test_seed_that_was_printed_draws_the_same(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
