@@ -37,6 +37,8 @@ SCHEMA = pa.schema(
 TIDY_EACH = 50
 """After so many commits its small files are put together."""
 _RETRIES = 50  # each is another one that appended first
+# delta-rs puts a compaction behind another one of the same files, and all their rows are there twice
+_FOR_THIS_VERSION = deltalake.CommitProperties(max_commit_retries=0)
 log = logging.getLogger("deltaworks.validation")
 
 
@@ -95,8 +97,10 @@ def _tidy(path: Path) -> None:
     """Put small files together now and then; where another one does it too, one of them does."""
     table = deltalake.DeltaTable(str(path))
     steps: list[Callable[[], object]] = [
-        table.optimize.compact,
-        lambda: table.vacuum(dry_run=False),  # of a week ago: no query reads for so long
+        lambda: table.optimize.compact(commit_properties=_FOR_THIS_VERSION),
+        lambda: table.vacuum(
+            dry_run=False, commit_properties=_FOR_THIS_VERSION
+        ),  # of a week ago: no query reads for so long
         table.create_checkpoint,
         table.cleanup_metadata,
     ]
