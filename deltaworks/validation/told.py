@@ -48,7 +48,7 @@ def rows_of(outcome: Outcome) -> pa.Table:
         "run_id": outcome.run_id, "judged_at": outcome.judged_at, "table_name": outcome.table,
         "version": outcome.version, "suite": outcome.table,
     }  # fmt: skip
-    days = [date.fromisoformat(day) for day in outcome.days] or [None]
+    days: list[date | None] = [*map(date.fromisoformat, outcome.days)] or [None]
     rows = [
         {
             **said,

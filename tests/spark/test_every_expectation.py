@@ -17,7 +17,7 @@ from deltaworks.validation.run import validate
 from tests.tiny_project import Project
 
 NOTES: dict[str, Any] = {
-    "note_id": ["a", "b", "c", "d"],
+    "note_id": ["1", "2", "3", "4"],
     "written_at": [dt.datetime(2026, 11, 20, hour, tzinfo=dt.UTC) for hour in range(4)],
     "member_id": [1, 2, 2, None],
     "words": pa.array([5, 5, 6, 7], pa.int32()),
@@ -27,14 +27,14 @@ BETWEEN = {"min_value": 1, "max_value": 10}
 OF_WORDS = {**WORDS, **BETWEEN}
 PAIR = {"column_A": "words", "column_B": "words"}
 COLUMNS = ["note_id", "written_at", "member_id", "words"]
-SCHEMA = {"type": "string"}
+SCHEMA = {"type": "number"}
 KWARGS: dict[str, dict[str, Any]] = {
     "expect_column_distinct_values_to_be_in_set": {**WORDS, "value_set": [5, 6, 7, 8]},
     "expect_column_distinct_values_to_contain_set": {**WORDS, "value_set": [5, 6]},
     "expect_column_distinct_values_to_equal_set": {**WORDS, "value_set": [5, 6, 7]},
     "expect_column_kl_divergence_to_be_less_than": {
         "column": "note_id",
-        "partition_object": {"values": ["a", "b", "c", "d"], "weights": [0.25, 0.25, 0.25, 0.25]},
+        "partition_object": {"values": ["1", "2", "3", "4"], "weights": [0.25, 0.25, 0.25, 0.25]},
         "threshold": 0.1,
     },
     "expect_column_max_to_be_between": OF_WORDS,
@@ -66,9 +66,9 @@ KWARGS: dict[str, dict[str, Any]] = {
     "expect_column_values_to_be_null": {"column": "member_id", "mostly": 0.25},
     "expect_column_values_to_be_of_type": {**WORDS, "type_": "IntegerType"},
     "expect_column_values_to_be_unique": {"column": "note_id"},
-    "expect_column_values_to_match_json_schema": {"column": "note_id", "json_schema": SCHEMA, "mostly": 0},
-    "expect_column_values_to_match_regex": {"column": "note_id", "regex": "^[a-d]$"},
-    "expect_column_values_to_match_regex_list": {"column": "note_id", "regex_list": ["^[ab]$", "^[cd]$"]},
+    "expect_column_values_to_match_json_schema": {"column": "note_id", "json_schema": SCHEMA},
+    "expect_column_values_to_match_regex": {"column": "note_id", "regex": "^[1-4]$"},
+    "expect_column_values_to_match_regex_list": {"column": "note_id", "regex_list": ["^[12]$", "^[34]$"]},
     "expect_column_values_to_match_strftime_format": {"column": "note_id", "strftime_format": "%Y", "mostly": 0},
     "expect_column_values_to_not_be_in_set": {**WORDS, "value_set": [8]},
     "expect_column_values_to_not_be_null": WORDS,
@@ -86,7 +86,7 @@ KWARGS: dict[str, dict[str, Any]] = {
     "expect_table_row_count_to_be_between": BETWEEN,
     "expect_table_row_count_to_equal": {"value": 4},
     "unexpected_rows_expectation": {
-        "unexpected_rows_query": "select note_id from {batch} left anti join {gold.notes_per_day} d on d.notes = words"
+        "unexpected_rows_query": "select * from {batch} b left anti join {gold.notes_per_day} d on d.notes = b.words"
     },
 }
 """Of each type arguments that these rows meet."""
