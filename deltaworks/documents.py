@@ -13,12 +13,23 @@ import yaml
 from deltaworks.errors import DeclarationError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
+_BaseDumper: Any = yaml.SafeDumper
 
 
 class Mapping(dict[str, Any]):
     """A mapping that knows the line where it begins."""
 
     line: int = 0
+
+
+class _Dumper(_BaseDumper):  # type: ignore[misc]  # as the loader's below, so that both may have their own resolvers
+    """Quotes what the loader would not take for text, and nothing else."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # the library's signature
+        """Write what is there twice twice."""
+        return True
 
 
 class _Loader(_Base):  # type: ignore[misc]  # its base is chosen above
@@ -33,7 +44,8 @@ for _tag, _pattern, _first in (
     ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
     ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))
+    for _one in (_Loader, _Dumper):
+        _one.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> Mapping:
@@ -49,6 +61,11 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Mapping:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def written(value: Any) -> str:
+    """A value in one line, as `read` reads it."""
+    return str(yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10**9)).strip()
 
 
 def read(path: Path, shown: str) -> Any:

@@ -92,3 +92,7 @@ class CommandError(DeltaworksError):
 
 class QueryError(DeltaworksError):
     """An analyst's query cannot be answered."""
+
+
+class QualityError(DeltaworksError):
+    """A suite cannot be judged, or what came of it cannot be used."""

@@ -187,6 +187,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.data / "secrets"
 
     @property
+    def quality(self) -> Path:
+        """Folder of what Great Expectations keeps."""
+        return self.data / "quality"
+
+    @property
+    def quality_docs(self) -> Path:
+        """Folder of its Data Docs: pages that need no server."""
+        return self.quality / "docs"
+
+    @property
     def run(self) -> Path:
         """Folder of process ids and the state of the local stack."""
         return self.data / "run"

@@ -5,6 +5,7 @@ A file is `expectations: [{type, kwargs, severity, meta}]` (and `name`, the tabl
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -60,6 +61,29 @@ def load(path: Path, *, table: str, columns: Sequence[str]) -> Suite:
         for one in document.get("expectations", [])
     )
     return Suite(name=table, expectations=expectations, waived=document.get("waived"))
+
+
+def save(path: Path, expectations: Sequence[Expectation], *, table: str, columns: Sequence[str]) -> None:
+    """Write the suite of a table, in one step; comments at its beginning stay.
+
+    Raises DeclarationError with the first finding, and writes nothing then.
+    """
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    kept = list(takewhile(lambda line: line.startswith("#"), before.splitlines()))
+    lines = [*kept, "expectations:"]
+    for one in expectations:
+        lines += [f"  - type: {one.type}", f"    kwargs: {documents.written(dict(one.kwargs))}"]
+        lines.append(f"    severity: {one.severity}")
+        if one.meta:
+            lines.append(f"    meta: {documents.written(dict(one.meta))}")
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    try:
+        load(fresh, table=table, columns=columns)
+    except DeclarationError:
+        fresh.unlink()
+        raise
+    fresh.replace(path)
 
 
 def findings(path: Path, *, table: str, columns: Sequence[str]) -> list[Finding]:

@@ -8,9 +8,8 @@ from deltaworks.catalog.declared import Declared, case_forms
 from deltaworks.catalog.reading import Readable
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
-from deltaworks.quality import compiling
+from deltaworks.quality import compiling, planning
 from deltaworks.words.keeping import Raw
-from deltaworks.words.reading import Debezium, Json
 
 
 def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Path) -> Iterator[Finding]:
@@ -19,7 +18,7 @@ def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Pat
         columns = [column.name for column in table.declared.columns]
         if table.declared.suite is not None:
             found = suites.findings(table.declared.suite, table=name, columns=columns)
-            yield from found or _uncompiled(table.declared)
+            yield from found or _not_judged(table.declared, names)
             continue
         raw = isinstance(table.declared.table.kept_as, Raw)
         next_step = "Write waived: raw copy; checked in silver" if raw else "Write expectations: [...]"
@@ -35,13 +34,14 @@ def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Pat
             yield Finding(place=shown, finding=f"there is no table {name}", next_step=nearest(name, names, "tables"))
 
 
-def _uncompiled(declared: Declared) -> list[Finding]:
-    """Critical expectations that promise to set rows aside, and cannot; only tables that parse set rows aside."""
-    if declared.suite is None or not isinstance(declared.table.reads, Json | Debezium):
+def _not_judged(declared: Declared, names: set[str]) -> list[Finding]:
+    """Expectations that nothing judges, that promise to set rows aside and cannot, or whose meta means nothing."""
+    if declared.suite is None:
         return []
     suite = suites.load(declared.suite, table=declared.name, columns=[column.name for column in declared.columns])
     try:
-        return list(compiling.findings(suite, declared.columns, later=declared.implied))
+        compile_findings = compiling.findings(suite, declared.columns, later=declared.implied, parses=declared.parses)
+        return [*compile_findings, *planning.findings(suite, closes_days=declared.closes_days, names=names)]
     except DeclarationError:  # a column of an unknown type, which is told where it stands
         return []
 

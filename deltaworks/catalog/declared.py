@@ -94,6 +94,11 @@ class Declared:
         return isinstance(self.table.kept_as, Append) and self.table.event_time is not None
 
     @property
+    def closes_days(self) -> bool:
+        """Whether its days are told to be complete, each once a later one begins."""
+        return self.layer == "gold" and self.table.event_time is not None
+
+    @property
     def parses(self) -> bool:
         """Whether it makes rows of what came, and refuses what it cannot."""
         return isinstance(self.table.reads, Json | Debezium)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from deltaworks.catalog.declared import Catalog, Declared
-from deltaworks.quality import compiling
+from deltaworks.quality import compiling, planning
 from deltaworks.words.keeping import Aggregate, Append, History, KeptAs, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import Correct, Drop, Late, SideOutput
 from deltaworks.words.partitioning import DayOf
@@ -112,13 +112,17 @@ def _suite(catalog: Catalog, declared: Declared) -> str:
 
 
 def _judged(catalog: Catalog, declared: Declared) -> list[dict[str, str]]:
-    """Each expectation of the suite, and when it is judged."""
-    suite = catalog.suite(declared.name)
-    if isinstance(declared.table.reads, Json | Debezium):
-        judged = [one.judged for one in compiling.compiled(suite, declared.columns, later=declared.implied)]
-    else:
-        judged = ["not in the stream: the table parses nothing"] * len(suite.expectations)
+    """Each expectation of the suite, when it is judged, and what follows when it is not met."""
+    plan = planning.planned(
+        catalog.suite(declared.name), declared.columns, later=declared.implied, parses=declared.parses,
+        closes_days=declared.closes_days,
+    )  # fmt: skip
     return [
-        {"expectation": compiling.name_of(one), "severity": one.severity, "judged": when}
-        for one, when in zip(suite.expectations, judged, strict=True)
+        {
+            "expectation": compiling.name_of(one.expectation),
+            "severity": one.expectation.severity,
+            "judged": one.judged,
+            "then": one.consequence,
+        }
+        for one in plan
     ]

@@ -19,6 +19,7 @@ _MODULES = (
     "profile",
     "wait",
     "quarantine",
+    "quality",
     "late",
     "analyst",
     "source",

@@ -24,7 +24,7 @@ class Closing:
         self._high: dict[str, date] = {}
         self._untold: dict[tuple[str, str], int] = {}
         for writer in flow.writers:
-            if writer.declared.layer == "gold" and writer.declared.table.event_time:
+            if writer.declared.closes_days:
                 self._begin(writer)
 
     def committed(self, writer: Writer) -> None:
@@ -32,7 +32,7 @@ class Closing:
         name = writer.declared.name
         high = self._newest(writer)
         if name not in self._high and high is not None:
-            if writer.declared.layer == "gold" and writer.declared.table.event_time:
+            if writer.declared.closes_days:
                 self._begin(writer)
         elif name in self._high and high is not None and high > self._high[name]:
             before, self._high[name] = self._high[name], high

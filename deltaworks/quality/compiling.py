@@ -91,15 +91,9 @@ class Compiled:
     """Why it cannot judge rows, although it is about single ones."""
 
     @property
-    def judged(self) -> str:
-        """When it is judged, in words."""
-        if self.rule is not None:
-            return "each row"
-        if self.settled:
-            return "holds by the declaration"
-        if self.refused is not None:
-            return f"not in the stream: {self.refused.finding}"
-        return f"not in the stream: {self.on_schedule}"
+    def why_no_rule(self) -> str:
+        """Why single rows are not judged by it; empty where they are, or need not be."""
+        return self.refused.finding if self.refused is not None else self.on_schedule or ""
 
 
 def rules_of(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = ()) -> tuple[Rule, ...]:
@@ -117,13 +111,15 @@ def compiled(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = 
             yield _compiled(one, types)
 
 
-def findings(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = ()) -> Iterator[Finding]:
-    """Critical expectations about single rows that cannot set rows aside: a promise that would not be kept."""
+def findings(
+    suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = (), parses: bool = True
+) -> Iterator[Finding]:
+    """What nobody can judge; of a table that parses also what is critical, about single rows, and sets none aside."""
     for one in compiled(suite, columns, later=later):
         if one.refused is None:
             continue
         finding, next_step = one.refused.finding, one.refused.next_step
-        if one.expectation.severity == "critical" or one.hopeless:
+        if one.hopeless or (parses and one.expectation.severity == "critical"):
             place = f"{shown_path(suite.name)}:{one.expectation.line}"
             yield Finding(place=place, finding=finding, next_step=next_step)
 
@@ -132,17 +128,32 @@ def _compiled(one: Expectation, types: Columns) -> Compiled:
     if one.type in _TYPE_CHECKS:
         return _declared_type(one, types)
     if one.type in _NOT_ON_SPARK:
-        error = NotCompiledError(f"Great Expectations has no {one.type} on Spark", "Write a regex")
-        return Compiled(expectation=one, refused=error, hopeless=True)
+        finding, next_step = _NOT_ON_SPARK[one.type]
+        return Compiled(expectation=one, refused=NotCompiledError(finding, next_step), hopeless=True)
     if one.type not in _COMPILED or one.kwargs.get("mostly", 1) != 1:
         return Compiled(expectation=one, on_schedule="it is about many rows together")
     if one.kwargs.get("row_condition") is not None:
-        return Compiled(expectation=one, refused=NotCompiledError("row_condition is not judged row by row", _WARN))
+        return Compiled(expectation=one, on_schedule="it is about some of the rows")
     try:
         check = _COMPILED[one.type](one.kwargs, types)
     except NotCompiledError as error:
         return Compiled(expectation=one, refused=error)
     return Compiled(expectation=one, rule=Rule(name=name_of(one), critical=one.severity == "critical", check=check))
+
+
+def judges_rows(kind: str) -> bool:
+    """Whether single rows can be judged by expectations of this type."""
+    return kind in _COMPILED
+
+
+def settled_by_the_declaration(kind: str) -> bool:
+    """Whether expectations of this type hold, or cannot, whatever the rows are."""
+    return kind in _TYPE_CHECKS
+
+
+def not_on_spark(kind: str) -> tuple[str, str] | None:
+    """Why no validation can judge expectations of this type, and what to do; None where one can."""
+    return _NOT_ON_SPARK.get(kind)
 
 
 _WARN = "Take it out, or write severity: warning: then the stream leaves it alone"
@@ -453,10 +464,26 @@ _COMPILED: dict[str, Callable[[Kwargs, Columns], Check]] = {
     "expect_multicolumn_sum_to_equal": _sum,
 }
 _TYPE_CHECKS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
-_NOT_ON_SPARK = (
-    "expect_column_values_to_match_like_pattern",
-    "expect_column_values_to_match_like_pattern_list",
-    "expect_column_values_to_not_match_like_pattern",
-    "expect_column_values_to_not_match_like_pattern_list",
-    "expect_column_values_to_be_dateutil_parseable",
+_NO_ORDER = ("the rows of a table have no order", "Compare two columns, or take it out")
+_OTHER_TABLE = (
+    'Write unexpected_rows_expectation, with the other table in braces: "... from {batch} join {silver.orders} ..."'
 )
+_NOT_ON_SPARK: dict[str, tuple[str, str]] = {
+    **{
+        kind: (f"Great Expectations has no {kind} on Spark", "Write a regex")
+        for kind in (
+            "expect_column_values_to_match_like_pattern",
+            "expect_column_values_to_match_like_pattern_list",
+            "expect_column_values_to_not_match_like_pattern",
+            "expect_column_values_to_not_match_like_pattern_list",
+            "expect_column_values_to_be_dateutil_parseable",
+        )
+    },
+    **{
+        kind: (f"Great Expectations has no {kind} on Spark", _OTHER_TABLE)
+        for kind in ("expect_query_results_to_match_comparison", "expect_table_row_count_to_equal_other_table")
+    },
+    "expect_column_values_to_be_increasing": _NO_ORDER,
+    "expect_column_values_to_be_decreasing": _NO_ORDER,
+}
+"""What no validation can judge: the finding, and what to do."""

@@ -18,6 +18,7 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 
 from deltaworks.control import ClosedPartition, Store
 from deltaworks.errors import DeltaworksError
+from deltaworks.quality.planning import is_held
 from deltaworks.settings import Settings
 
 POLL_SECONDS = 2.0
@@ -71,7 +72,10 @@ class PartitionClosedTrigger(BaseEventTrigger):
 
 
 class ClosedPartitionStream(SharedStreamProducer, LoggingMixin):
-    """Reads closed partitions that were not announced, one at a time; the next only after the last one is marked."""
+    """Reads closed partitions that were not announced, one at a time; the next only after the last one is marked.
+
+    Those of a table whose suite holds days back only once they passed it, or somebody released them.
+    """
 
     def __init__(self, *, table: str, project: Path) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # LoggingMixin's constructor has no types
@@ -118,9 +122,16 @@ class ClosedPartitionStream(SharedStreamProducer, LoggingMixin):
 
     def _next(self) -> ClosedPartition | None:
         self._store = self._store or Store(Settings.load(self._project).control_dsn())
-        return next(iter(self._store.unannounced_partitions(self._table)), None)
+        return next(iter(self._found(self._store)), None)
+
+    def _found(self, store: Store) -> Sequence[ClosedPartition]:
+        """Those to give, in order: of a table whose suite holds days back, those that are well."""
+        return store.unannounced_partitions(self._table, well=is_held(self._project, self._table))
 
     def _mark(self, partitions: list[str]) -> None:
         assert self._store is not None
         for partition in partitions:
-            self._store.announce_partition(self._table, partition)
+            self._mark_one(self._store, partition)
+
+    def _mark_one(self, store: Store, partition: str) -> None:
+        store.announce_partition(self._table, partition)

@@ -5,15 +5,17 @@ table: while a table is wrong they are built from deltaworks.toml alone, and the
 file that does need the tables (maintenance.py).
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.sdk import DAG, Param, TaskGroup, get_parsing_context
+from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, get_parsing_context
 from airflow.utils.types import DagRunType
 
 from deltaworks.catalog import Catalog, Declared, load, schedule_findings
 from deltaworks.errors import DeclarationError
+from deltaworks.quality.planning import holds
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import gold
 from deltaworks.supervise.command import CommandOperator, CommandTrigger
@@ -22,6 +24,7 @@ from deltaworks.supervise.health import HealthOperator, health
 from deltaworks.supervise.operate import OperateOperator, choices
 from deltaworks.supervise.replay import ReplayOperator
 from deltaworks.supervise.stream import StreamOperator
+from deltaworks.supervise.validate import ValidateOperator, to_judge
 
 # fixed: without a start date a continuous DAG runs once and never again (Airflow 3.3.2)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,6 +87,14 @@ def replay_dags(settings: Settings) -> Iterator[DAG]:
     for name, table in catalog.tables.items():
         if table.has_range and _wanted(f"replay__{name}"):
             yield _replay_dag(settings, table, settings.replays.get(name))
+
+
+def validate_dags(settings: Settings) -> Iterator[DAG]:
+    """A DAG for each table that has expectations; raises DeclarationError while a table is wrong."""
+    catalog = load(settings.project)
+    for name, table in catalog.tables.items():
+        if catalog.suite(name).expectations and _wanted(f"validate__{name}"):
+            yield _validate_dag(settings, table, holds=table.closes_days and holds(catalog.suite(name)))
 
 
 def health_dags(settings: Settings) -> Iterator[DAG]:
@@ -181,6 +192,35 @@ def _replay_dag(settings: Settings, table: Declared, cron: str | None) -> DAG:
     return dag
 
 
+def _validate_dag(settings: Settings, table: Declared, *, holds: bool) -> DAG:
+    night = CronTriggerTimetable(_night(table.name), timezone="UTC")
+    schedule: Any = night
+    when = f"Each night (`{_night(table.name)}`, UTC)."
+    if table.closes_days:
+        day = to_judge(table.name, project=settings.project) if holds else gold(table.name, project=settings.project)
+        schedule = AssetOrTimeSchedule(timetable=night, assets=[day])
+        when = f"{when[:-1]}, and after a day closes."
+    with DAG(
+        f"validate__{table.name}",
+        description=f"Great Expectations judges the suite of {table.name}",
+        doc_md=_VALIDATE_DOC.format(table=table.name, when=when, then=_HELD_DOC if holds else ""),
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags=["deltaworks", "quality", table.table.app],
+    ) as dag:
+        ValidateOperator(task_id="validate", table=table.name, project=settings.project)
+    return dag
+
+
+def _night(table: str) -> str:
+    """When a table is judged at night: each at a minute of its own between 1 and 5 o'clock."""
+    minute = 60 + zlib.crc32(table.encode()) % 240
+    return f"{minute % 60} {minute // 60} * * *"
+
+
 def _stream_dag(settings: Settings, app: str, catalog: Catalog | None, finding: str) -> DAG:
     tables = catalog.app(app) if catalog else ()
     with DAG(
@@ -270,6 +310,17 @@ is cleared orders its day again, which changes nothing where all is as it should
 From a terminal, without Airflow: `deltaworks backfill {table} --from DAY --to DAY`.
 """
 
+
+_VALIDATE_DOC = """Great Expectations judges the suite of **{table}** over its newest version. {when}
+
+A run succeeds if all that is critical passed, and fails if something did not, or nobody could say. The task's log names
+what did not pass; its return value has each verdict. {then}
+
+Pages: `deltaworks quality docs`. Verdicts as a table: `ops.quality`. By hand: `deltaworks quality run {table}`.
+"""
+
+_HELD_DOC = """A day that has not passed is held back: DAGs that are scheduled on the table do not run for it. Mend the
+rows, then *Clear* the run; or let the day go as it is: `deltaworks quality release`."""
 
 _HEALTH_DOC = """The last run tells how **{app}** is. It has failed while a table is suspended, something has waited for
 longer than `behind_seconds`, or the driver hangs, gave up, or ended although nobody wanted that; the task's log says

@@ -101,6 +101,12 @@ WALLS = (
     Wall(part="deltaworks/engine/parse.py", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
     Wall(part="deltaworks/engine/parsing/**", never=_BOTH, why="it runs in the driver and in Spark's Python workers"),
     Wall(
+        part="deltaworks/validation/**",
+        never=("airflow", "deltaworks.cli", "deltaworks.supervise"),
+        ruff=("airflow", "deltaworks.supervise"),
+        why="what runs Great Expectations is a process that others start",
+    ),
+    Wall(
         part="deltaworks/supervise/**",
         never=("pyspark", "deltaworks.cli", "deltaworks.engine"),
         ruff=("pyspark", "deltaworks.engine"),

@@ -122,6 +122,21 @@ def test_partition_is_closed_once(store: Store) -> None:
     assert closed[0].closed_at > closed[1].closed_at
 
 
+def test_a_partition_is_told_once_it_is_well(store: Store) -> None:
+    """What was not judged, failed, or nobody could say of, is not; the last word counts, and is on record."""
+    for day in ("2026-11-20", "2026-11-21", "2026-11-22"):
+        store.close_partition("gold.daily_orders", day, 7)
+    store.judge_partition("gold.daily_orders", "2026-11-20", "failed", reason="a rule")
+    store.judge_partition("gold.daily_orders", "2026-11-20", "released", reason="ada: known")
+    store.judge_partition("gold.daily_orders", "2026-11-21", "unknown", reason="an error")
+
+    well = store.unannounced_partitions("gold.daily_orders", well=True)
+
+    assert [(one.partition, one.verdict, one.reason) for one in well] == [("2026-11-20", "released", "ada: known")]
+    assert [one.partition for one in store.held_partitions()] == ["2026-11-21"]
+    assert not store.judge_partition("gold.daily_orders", "2026-11-23", "passed", reason="")
+
+
 def test_closed_partition_is_announced_once(store: Store) -> None:
     """What was announced is not given out again; what was not, is."""
     store.close_partition("gold.daily_orders", "2026-11-21", 9)

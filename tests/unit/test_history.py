@@ -89,8 +89,8 @@ def test_an_expectation_on_the_interval_judges_no_row_that_comes() -> None:
     judged = {one["expectation"]: one["judged"] for one in expectations}
 
     name = "expect_column_pair_values_a_to_be_greater_than_b(valid_to, valid_from)"
-    assert judged[name] == "not in the stream: a row has no interval when it comes"
-    assert judged["expect_column_values_to_match_regex(country)"] == "each row"
+    assert judged[name] == "each night; not in the stream: a row has no interval when it comes"
+    assert judged["expect_column_values_to_match_regex(country)"] == "each row, each night"
 
 
 def test_a_row_read_by_two_snapshots_is_there_since_the_first(shop: Settings) -> None:

@@ -1,0 +1,141 @@
+"""Where and when each expectation of a suite is judged, and what follows when a critical one is not met.
+
+What a row can be judged by as it is parsed, the stream judges. Great Expectations judges the whole suite at rest, over
+the whole table: each night, and where the table's days close, after each. `meta` may say one of these, `when: schedule`
+or `when: day`; and of what is critical, `then: tell`, which it is without a word, or `then: hold`.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from deltaworks import documents
+from deltaworks.findings import Finding, nearest
+from deltaworks.quality.compiling import Compiled, compiled
+from deltaworks.suites import Expectation, Suite, shown_path
+from deltaworks.words.table import Column
+
+When = Literal["schedule", "day"]
+Then = Literal["tell", "hold"]
+WHEN: tuple[When, ...] = get_args(When)
+THEN: tuple[Then, ...] = get_args(Then)
+_QUERY = "unexpected_rows_query"
+_NAMED = re.compile(r"\{([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)\}")
+_TOLD: dict[When, str] = {"schedule": "each night", "day": "when a day closes"}
+_CONSEQUENCE: dict[Then, str] = {
+    "tell": "the run fails",
+    "hold": "the day's asset is held back",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One expectation: whether each row is judged by it, when the whole table is, and what then."""
+
+    compiled: Compiled
+    each_row: bool
+    parses: bool
+    when: tuple[When, ...]
+    then: Then
+
+    @property
+    def expectation(self) -> Expectation:
+        """What is judged."""
+        return self.compiled.expectation
+
+    @property
+    def judged(self) -> str:
+        """When it is judged, in words."""
+        if self.compiled.settled:
+            return "holds by the declaration"
+        if not self.when:
+            return f"never: {self.compiled.why_no_rule}"
+        at_rest = ", ".join(_TOLD[one] for one in self.when)
+        if self.each_row:
+            return f"each row, {at_rest}"
+        return f"{at_rest}; not in the stream: {self.compiled.why_no_rule}" if self.parses else at_rest
+
+    @property
+    def consequence(self) -> str:
+        """What follows when it is not met, in words."""
+        if self.expectation.severity == "warning":
+            return "counted"
+        return ", ".join([*(["sets the row aside"] if self.each_row else []), _CONSEQUENCE[self.then]])
+
+
+def planned(
+    suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = (), parses: bool, closes_days: bool
+) -> Iterator[Planned]:
+    """Every expectation of a suite; `closes_days`: whether the table's days close, as those of gold tables do."""
+    there: tuple[When, ...] = WHEN if closes_days else ("schedule",)
+    for one in compiled(suite, columns, later=later):
+        meta = one.expectation.meta
+        wanted = tuple(when for when in there if meta.get("when", when) == when)
+        then = meta.get("then", "tell")
+        yield Planned(
+            compiled=one,
+            each_row=parses and one.rule is not None,
+            parses=parses,
+            when=() if one.hopeless else wanted,
+            then=next((known for known in THEN if known == then), "tell"),
+        )
+
+
+def holds(suite: Suite) -> bool:
+    """Whether a day's asset waits for the verdict on the day; asked of tables whose days close."""
+    return any(_holds({"severity": one.severity, "meta": one.meta}) for one in suite.expectations)
+
+
+def is_held(project: Path, table: str) -> bool:
+    """The same of a table's file as it is now; raises DeclarationError where that cannot be read."""
+    shown = shown_path(table)
+    file = project / shown
+    document = documents.read(file, shown) if file.is_file() else None
+    found = document.get("expectations") if isinstance(document, Mapping) else None
+    return any(_holds(one) for one in found or [] if isinstance(one, Mapping))
+
+
+def _holds(one: Mapping[str, Any]) -> bool:
+    meta = one.get("meta") or {}
+    then, when = (meta.get("then"), meta.get("when")) if isinstance(meta, Mapping) else (None, None)
+    return one.get("severity") == "critical" and then == "hold" and when != "schedule"
+
+
+def tables_named(one: Expectation) -> tuple[str, ...]:
+    """The other tables that a query of an expectation names, as in `... join {silver.orders} using (day)`."""
+    return tuple(dict.fromkeys(_NAMED.findall(str(one.kwargs.get(_QUERY, "")))))
+
+
+def with_views(one: Expectation, views: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of an expectation, whose query has these views for the tables that it names."""
+    kwargs = dict(one.kwargs)
+    if _QUERY in kwargs:
+        kwargs[_QUERY] = _NAMED.sub(lambda found: views[found[1]], str(kwargs[_QUERY]))
+    return kwargs
+
+
+def findings(suite: Suite, *, closes_days: bool, names: Collection[str]) -> Iterator[Finding]:
+    """What cannot be: words of `meta` that there are not, consequences that nothing has, other tables than `names`."""
+    for one in suite.expectations:
+        for name in tables_named(one):
+            if name not in names:
+                place = f"{shown_path(suite.name)}:{one.line}"
+                yield Finding(
+                    place=place, finding=f"there is no table {name}", next_step=nearest(name, names, "tables")
+                )
+        place, when, then = f"{shown_path(suite.name)}:{one.line}", one.meta.get("when"), one.meta.get("then")
+        if when is not None and when not in WHEN:
+            yield Finding(place=place, finding=f"when is {when!r}", next_step=nearest(str(when), WHEN, "times"))
+        elif when == "day" and not closes_days:
+            finding = "the table's days do not close: only gold tables with an event_time have such"
+            yield Finding(place=place, finding=finding, next_step="Take when: day out: it is judged each night")
+        if then is not None and then not in THEN:
+            yield Finding(place=place, finding=f"then is {then!r}", next_step=nearest(str(then), THEN, "consequences"))
+        elif then is not None and one.severity == "warning":
+            finding = "a warning has no consequence"
+            yield Finding(place=place, finding=finding, next_step="Take then: out, or write severity: critical")
+        elif then == "hold" and (not closes_days or when == "schedule"):
+            finding = "no day's asset can be held back by what is not judged when a day closes"
+            yield Finding(place=place, finding=finding, next_step="Write then: tell")

@@ -1,0 +1,55 @@
+"""What came of judging a suite over a version of a table. No Great Expectations here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from deltaworks.quality.compiling import name_of
+from deltaworks.suites import Expectation, Severity
+
+Verdict = Literal["passed", "failed", "unknown"]
+"""`unknown`: nobody could say, which is not passed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One expectation: its verdict, and what Great Expectations says of it, as its own JSON, without values."""
+
+    expectation: Expectation
+    verdict: Verdict
+    result: str
+
+    @property
+    def name(self) -> str:
+        """Type and columns."""
+        return name_of(self.expectation)
+
+    @property
+    def severity(self) -> Severity:
+        """Whether anything follows."""
+        return self.expectation.severity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A suite, judged over a version; `days`: those that it was done for, if it was for any."""
+
+    run_id: str
+    judged_at: datetime
+    table: str
+    version: int
+    days: Sequence[str]
+    judged: Sequence[Judged]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all that is critical: failed if something is, else unknown if something is, else passed."""
+        found = {one.verdict for one in self.judged if one.severity == "critical"}
+        return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is not `passed`: names of expectations, no values; empty where it is."""
+        wrong = [one for one in self.judged if one.severity == "critical" and one.verdict != "passed"]
+        return ", ".join(dict.fromkeys(f"{one.name} {one.verdict}" for one in wrong))

@@ -1,0 +1,124 @@
+"""A suite judged by a Checkpoint of Great Expectations over a version of a table."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import great_expectations as gx
+from great_expectations.checkpoint import UpdateDataDocsAction
+from great_expectations.core import ExpectationSuite
+from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+from great_expectations.data_context import EphemeralDataContext
+from great_expectations.expectations.expectation import Expectation as Domain
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from pyspark.sql import SparkSession
+
+from deltaworks.catalog import Catalog
+from deltaworks.quality.planning import When, planned, tables_named, with_views
+from deltaworks.quality.verdict import Judged, Outcome, Verdict
+from deltaworks.settings import Settings
+from deltaworks.suites import Expectation
+from deltaworks.validation.pinned import pinned
+from deltaworks.validation.site import SITE, clear, opened
+
+RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": 0}
+"""Counts; of rows that are not as expected it collects none."""
+
+
+def validate(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    table: str,
+    *,
+    days: Sequence[str] = (),
+    occasion: When | None = None,
+) -> Outcome:
+    """Judge a suite over the newest version of a table; its pages are in Data Docs.
+
+    Of the suite that which is judged on an occasion; all of it, where there is none. `days`: for the record.
+    Raises LakeError where there is nothing to judge.
+    """
+    declared = catalog[table]
+    plan = planned(
+        catalog.suite(table),
+        declared.columns,
+        later=declared.implied,
+        parses=declared.parses,
+        closes_days=declared.closes_days,
+    )
+    expectations = [one.expectation for one in plan if (one.when if occasion is None else occasion in one.when)]
+    found = pinned(spark, settings, declared)
+    context = opened(settings, catalog)
+    views = _views(spark, settings, catalog, expectations)
+    once = {_key(one): _domain(one, views) for one in expectations}  # one that is there twice is judged once
+    given = ExpectationSuite(name=table, meta={"version": found.version, "days": list(days)})
+    for domain in once.values():
+        if isinstance(domain, Domain):
+            given.add_expectation(domain)
+    results = _run(context, context.suites.add(given), found.rows) if given.expectations else {}
+    clear(settings)
+    return Outcome(
+        run_id=str(uuid.uuid4()),
+        judged_at=datetime.now(UTC),
+        table=table,
+        version=found.version,
+        days=tuple(days),
+        judged=[_judged(one, once[_key(one)], results) for one in expectations],
+    )
+
+
+def _run(
+    context: EphemeralDataContext, suite: ExpectationSuite, rows: Any
+) -> Mapping[str | None, ExpectationValidationResult]:
+    asset = context.data_sources.add_spark(SITE).add_dataframe_asset(suite.name)
+    data = asset.add_batch_definition_whole_dataframe("newest")
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=suite.name, data=data, suite=suite))
+    checkpoint = gx.Checkpoint(
+        name=suite.name,
+        validation_definitions=[definition],
+        actions=[UpdateDataDocsAction(name="docs", site_names=[SITE])],
+        result_format=RESULT_FORMAT,
+    )
+    (results,) = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": rows}).run_results.values()
+    return {one.expectation_config.id: one for one in results.results if one.expectation_config is not None}
+
+
+def _key(one: Expectation) -> str:
+    return json.dumps([one.type, dict(one.kwargs)], sort_keys=True)
+
+
+def _views(
+    spark: SparkSession, settings: Settings, catalog: Catalog, expectations: Sequence[Expectation]
+) -> Mapping[str, str]:
+    """Views of the newest versions of all other tables that queries name, by table."""
+    views: dict[str, str] = {}
+    for name in dict.fromkeys(name for one in expectations for name in tables_named(one)):
+        views[name] = name.replace(".", "__")
+        pinned(spark, settings, catalog[name]).rows.createOrReplaceTempView(views[name])
+    return views
+
+
+def _domain(one: Expectation, views: Mapping[str, str]) -> Domain | str:
+    """The expectation as Great Expectations' own; the error's name where it takes no such arguments."""
+    try:
+        return ExpectationConfiguration(
+            type=one.type, kwargs=with_views(one, views), meta=dict(one.meta), severity=one.severity
+        ).to_domain_obj()
+    except Exception as error:  # noqa: BLE001  # its own and pydantic's, whatever it does with arguments
+        return type(error).__name__
+
+
+def _judged(
+    one: Expectation, domain: Domain | str, results: Mapping[str | None, ExpectationValidationResult]
+) -> Judged:
+    if isinstance(domain, str):
+        return Judged(expectation=one, verdict="unknown", result=json.dumps({"exception_message": domain}))
+    result = results.get(domain.id)
+    if result is None:
+        return Judged(expectation=one, verdict="unknown", result=json.dumps({"exception_message": "no result"}))
+    info = result.exception_info or {}
+    verdict: Verdict = "unknown" if info.get("raised_exception") else "passed" if result.success else "failed"
+    return Judged(expectation=one, verdict=verdict, result=json.dumps(result.to_json_dict(), sort_keys=True))

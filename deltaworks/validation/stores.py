@@ -1,0 +1,128 @@
+"""Stores of Great Expectations: results that hold no value of a row, and suites that are the project's own files."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from great_expectations.core import ExpectationSuite
+from great_expectations.core.expectation_validation_result import (
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
+from great_expectations.data_context.store import ExpectationsStore, ValidationResultsStore
+
+from deltaworks import suites
+from deltaworks.catalog import Catalog
+from deltaworks.expectation_types import COMMON, TYPES
+from deltaworks.suites import Expectation
+
+COUNTS = (
+    "element_count",
+    "missing_count",
+    "missing_percent",
+    "unexpected_count",
+    "unexpected_percent",
+    "unexpected_percent_nonmissing",
+    "unexpected_percent_total",
+)
+"""What of a result tells how many, and never which."""
+_ABOUT_MANY = {
+    "expect_column_proportion_of_non_null_values_to_be_between",
+    "expect_column_proportion_of_unique_values_to_be_between",
+    "expect_column_unique_value_count_to_be_between",
+    "expect_table_column_count_to_be_between",
+    "expect_table_column_count_to_equal",
+    "expect_table_columns_to_match_ordered_list",
+    "expect_table_columns_to_match_set",
+    "expect_table_row_count_to_be_between",
+    "expect_table_row_count_to_equal",
+    "unexpected_rows_expectation",
+}
+"""What is observed there is a count or a name, whatever the rows are."""
+_OF_MANY = {"expect_column_mean_to_be_between", "expect_column_stdev_to_be_between", "expect_column_sum_to_be_between"}
+"""There it is one number of many rows: told but of private columns, as a table may have one row."""
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception))\b", re.MULTILINE)
+
+
+class SuiteFiles(ExpectationsStore):
+    """Keeps suites, and writes one that is edited back to its file under `expectations/`."""
+
+    catalog: Catalog | None = None
+    """Whose suites these are; None while they are loaded. Set for the process, as above."""
+
+    def _update(self, key: Any, value: Any, **kwargs: Any) -> Any:
+        """Write it first: what the project cannot have is refused, and nothing is kept of it."""
+        self._save(value)
+        return super()._update(key, value, **kwargs)
+
+    def _save(self, suite: ExpectationSuite) -> None:
+        if self.catalog is None:
+            return
+        declared = self.catalog[suite.name]
+        path = self.catalog.project / suites.shown_path(suite.name)
+        columns = [column.name for column in declared.columns]
+        suites.save(path, [_ours(one) for one in suite.expectations], table=suite.name, columns=columns)
+
+
+def _ours(one: Any) -> Expectation:
+    """An expectation of theirs as ours."""
+    found = one.configuration.to_json_dict()
+    known = {*" ".join(TYPES.get(found["type"], ("", ""))).split(), *COMMON} - {"batch_id"}
+    return Expectation(
+        type=found["type"],
+        kwargs={name: value for name, value in found["kwargs"].items() if name in known},
+        severity="warning" if found.get("severity") == "warning" else "critical",
+        meta=found.get("meta") or {},
+    )
+
+
+class ResultsWithoutValues(ValidationResultsStore):
+    """Keeps results after what they quote of rows has gone; whoever made them sees the same from then on.
+
+    So neither Data Docs nor an Action that comes after ever has a value. `private`: by table the private columns.
+    """
+
+    private: Mapping[str, frozenset[str]] = {}
+    """Set for the process, as Great Expectations makes its stores itself."""
+
+    def store_validation_results(
+        self, suite_validation_result: ExpectationSuiteValidationResult, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Take the values out, then keep it."""
+        without_values(suite_validation_result, self.private.get(suite_validation_result.suite_name, frozenset()))
+        return super().store_validation_results(suite_validation_result, *args, **kwargs)
+
+
+def without_values(results: ExpectationSuiteValidationResult, private: frozenset[str]) -> None:
+    """Take out of the results of a suite whatever a row may have said."""
+    results.success = bool(results.success)
+    for one in results.results:
+        one.success = bool(one.success)  # numpy's own, as some give, is no JSON
+        one.result = _told(one, private)
+        one.exception_info = raised(one)
+
+
+def raised(one: ExpectationValidationResult) -> dict[str, Any]:
+    """What went wrong while it was judged, by the names that Python and Spark have for it: texts quote values."""
+    found = one.exception_info or {}
+    each = [found] if "raised_exception" in found else list(found.values())
+    wrong = [info for info in each if isinstance(info, Mapping) and info.get("raised_exception")]
+    if not wrong:
+        return {"raised_exception": False, "exception_message": "", "exception_traceback": ""}
+    texts = [f"{info.get('exception_traceback') or ''}\n{info.get('exception_message') or ''}" for info in wrong]
+    names = dict.fromkeys(
+        name for text in texts for name in (_RAISED.findall(text)[-1:] + _CONDITION.findall(text)[:1])
+    )
+    told = ", ".join(names) or "an error without a name"
+    return {"raised_exception": True, "exception_message": told, "exception_traceback": ""}
+
+
+def _told(one: ExpectationValidationResult, private: frozenset[str]) -> dict[str, Any]:
+    result, config = one.result or {}, one.expectation_config
+    kept = {name: result[name] for name in COUNTS if name in result}
+    kind = "" if config is None else config.type
+    column = None if config is None else config.kwargs.get("column")
+    if "observed_value" in result and (kind in _ABOUT_MANY or (kind in _OF_MANY and column not in private)):
+        kept["observed_value"] = result["observed_value"]
+    return kept
