@@ -1,9 +1,10 @@
 # Bare `make` lists what there is. Everything is done by the programs in bin/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test test-terraform proof lint pins clean
+.PHONY: help setup demo down test test-compose test-terraform proof lint pins clean
 
 PYTHON ?= python3
 UPGRADE ?=
+BASE ?=
 PROOF ?=
 
 help: ## list the targets
@@ -27,6 +28,9 @@ test: ## lint and all tests; bin/test unit tidy runs single groups
 test-terraform: ## terraform/ against mocked providers and an emulator of AWS; what is not on this machine is skipped with the reason
 	@$(PYTHON) bin/setup --only terraform
 	@bin/test terraform
+
+test-compose: setup ## docker-compose.yml for real: build, up, kills, the comparison of the demo, down (BASE=IMAGE or FILE.tar)
+	@.venv/spark/bin/python -m tests.compose $(if $(BASE),--base "$(BASE)")
 
 proof: setup ## die at every step of every kind of table, do every fault to a stack, test by other seeds and without direct plans; long (PROOF="--app shop" does that part of the first alone)
 	@.venv/spark/bin/python -m tests.proof $(PROOF)

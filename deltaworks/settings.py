@@ -18,6 +18,8 @@ from deltaworks.errors import SettingsError
 ROOT = Path(__file__).resolve().parents[1]
 Positive = Annotated[int, Meta(gt=0)]
 Port = Annotated[int, Meta(gt=0, lt=65536)]
+Host = Annotated[str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
+LOOPBACK = "127.0.0.1"
 Checked = TypeVar("Checked")
 _PREFIX = "DELTAWORKS_"
 _PORTS = {
@@ -28,6 +30,7 @@ _PORTS = {
     "connect": "port_connect",
     "airflow": "port_airflow",
 }
+_HOSTS = {name: f"host_{name}" for name in ("source", "control", "kafka", "connect", "airflow")}
 _DATABASES = {
     "shop": ("source", "shop"),
     "debezium": ("source", "shop"),
@@ -49,7 +52,6 @@ class AppSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     memory: Annotated[str, Meta(pattern="^[1-9][0-9]*[mg]$")] = "1g"
     """Heap of the JVM."""
     cores: Positive = 2
-    launcher: Literal["local"] = "local"
 
 
 class TopicSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,13 +78,15 @@ class ProcessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A program of the project's own that the local stack keeps running when it is asked for."""
 
     run: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """Python module and arguments. `{data}`, `{part}` and `{port_inbox_smtp}`, a port below, are filled in."""
+    """Python module and arguments. `{data}`, `{part}`, `{listen}`, `{host_inbox}` and the like are filled in."""
     count: Positive = 1
     """How many of them run side by side."""
     after: tuple[str, ...] = ()
     """Parts of the stack, other processes too, that must be ready before it starts."""
     ports: dict[str, Port] = {}
     """What it listens on, by name."""
+    host: Host = LOOPBACK
+    """Where others find it."""
     ready: str | None = None
     """The port whose `GET /` answers 200 when it is ready; without it: when it has lived for a second."""
 
@@ -101,6 +105,21 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port_kafka_controller: Port = 19093
     port_connect: Port = 18083
     port_airflow: Port = 18080
+    host_source: Host = LOOPBACK
+    host_control: Host = LOOPBACK
+    host_kafka: Host = LOOPBACK
+    host_connect: Host = LOOPBACK
+    host_airflow: Host = LOOPBACK
+    place: Literal["machine", "containers"] = "machine"
+    """Whether the parts are processes of this machine or each a container."""
+    listen: Host = LOOPBACK
+    """What the parts listen on; 0.0.0.0 only where their network is their own, as a container's is."""
+    launcher: Literal["process", "agent"] = "process"
+    """Who starts drivers: whoever supervises them, beside itself, or the agent on the host where the lake is."""
+    airflow_pages: Annotated[str, Meta(pattern="^https?://[^/]+$")] | None = None
+    """Where browsers find Airflow, if that is another address than its neighbours'."""
+    secrets_in: Path | None = None
+    """Folder of the secrets where they are made elsewhere."""
     apps: dict[str, AppSettings] = {}
     topics: dict[str, TopicSettings] = {}
     source: SourceSettings | None = None
@@ -128,7 +147,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise SettingsError(str(folder), "no deltaworks.toml here", "Give the project's folder with --project")
         declared = _toml(file)
         values: dict[str, Any] = {"project": folder, "data": folder / ".deltaworks", **declared}
-        values |= _ports(values.pop("ports", {}), file)
+        values |= _named(values.pop("ports", {}), _PORTS, f"{file} [ports]", "port")
+        values |= _named(values.pop("hosts", {}), _HOSTS, f"{file} [hosts]", "host")
         if "apps" in declared:
             values["apps"] = _each(declared["apps"], AppSettings, f"{file} [apps]")
         if "source" in declared:
@@ -154,9 +174,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def environment(self) -> dict[str, str]:
         """The variables that make a child process load these same settings."""
         fields = ["project", "data", "jars", "spark_python", "airflow_python", "lease_seconds", "arrow_bytes_max"]
-        fields += ["direct_plans", "behind_seconds"]
-        values = {name: getattr(self, name) for name in fields} | self.ports
-        return {f"{_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
+        fields += ["direct_plans", "behind_seconds", "place", "listen", "launcher", "airflow_pages", "secrets_in"]
+        values = {name: getattr(self, name) for name in fields} | self.ports | self.hosts
+        return {f"{_PREFIX}{name.upper()}": str(value) for name, value in values.items() if value is not None}
 
     def inherited(self) -> dict[str, str]:
         """The whole environment for a child process: this one's, with these settings in it."""
@@ -183,8 +203,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def secrets(self) -> Path:
-        """Folder of the generated secrets, one 0600 file each."""
-        return self.data / "secrets"
+        """Folder of the secrets, a file each."""
+        return self.secrets_in or self.data / "secrets"
 
     @property
     def quality(self) -> Path:
@@ -204,7 +224,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def kafka(self) -> str:
         """Bootstrap address of the broker."""
-        return f"127.0.0.1:{self.port_kafka}"
+        return f"{self.host_kafka}:{self.port_kafka}"
 
     @property
     def ports(self) -> dict[str, int]:
@@ -217,9 +237,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {name: getattr(self, name) for name in _PORTS.values()} | own
 
     @property
+    def hosts(self) -> dict[str, str]:
+        """Every host by its setting's name; `host_inbox` is that of the process `inbox`."""
+        own = {host_setting(name): one.host for name, one in self.processes.items()}
+        return {name: getattr(self, name) for name in _HOSTS.values()} | own
+
+    @property
     def airflow_url(self) -> str:
-        """Where Airflow's pages are."""
-        return f"http://127.0.0.1:{self.port_airflow}"
+        """Where Airflow's pages are, for a browser."""
+        return self.airflow_pages or self.airflow_api
+
+    @property
+    def airflow_api(self) -> str:
+        """Where the other parts find Airflow's api-server."""
+        return f"http://{self.host_airflow}:{self.port_airflow}"
 
     def secret(self, name: str) -> str:
         """Read a generated secret; raises SettingsError if the stack was never started."""
@@ -232,9 +263,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def dsn(self, role: str) -> str:
         """Address of the role's database as a libpq URL, with its password."""
         server, database = _DATABASES[role]
-        port = self.port_source if server == "source" else self.port_control
+        source = server == "source"
+        host = f"{self.host_source}:{self.port_source}" if source else f"{self.host_control}:{self.port_control}"
         user = "postgres" if role.endswith("_admin") else role
-        return f"postgresql://{user}:{quote(self.secret(role), safe='')}@127.0.0.1:{port}/{database}"
+        return f"postgresql://{user}:{quote(self.secret(role), safe='')}@{host}/{database}"
 
     def source_dsn(self, role: str = "shop") -> str:
         """Address of the source database for a role (shop, debezium)."""
@@ -276,14 +308,14 @@ def _path(kind: type, value: object) -> Path:
     raise ValidationError(f"Expected a path, got `{type(value).__name__}`")
 
 
-def _ports(ports: object, file: Path) -> dict[str, object]:
-    """`[ports]` by the settings' names."""
-    if not isinstance(ports, dict):
-        raise SettingsError(f"{file} [ports]", "no table", "Write it as [ports] with name = number below")
-    wrong = sorted(set(ports) - set(_PORTS))
+def _named(given: object, known: Mapping[str, str], place: str, what: str) -> dict[str, object]:
+    """`[ports]` and `[hosts]` by the settings' names."""
+    if not isinstance(given, dict):
+        raise SettingsError(place, "no table", f"Write it as {place.rpartition(' ')[2]} with name = {what} below")
+    wrong = sorted(set(given) - set(known))
     if wrong:
-        raise SettingsError(f"{file} [ports] {wrong[0]}", "unknown port", f"Known are {', '.join(_PORTS)}")
-    return {_PORTS[name]: port for name, port in ports.items()}
+        raise SettingsError(f"{place} {wrong[0]}", f"unknown {what}", f"Known are {', '.join(known)}")
+    return {known[name]: value for name, value in given.items()}
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -299,8 +331,9 @@ def _from(env: Mapping[str, str], processes: Mapping[str, ProcessSettings]) -> d
     moved = {}
     for name, one in processes.items():
         ports = {port: found.pop(port_setting(name, port), number) for port, number in one.ports.items()}
+        host = found.pop(host_setting(name), one.host)
         place = f"{_PREFIX}{port_setting(name, '*').upper()}"
-        moved[name] = _checked(structs.asdict(one) | {"ports": ports}, ProcessSettings, place)
+        moved[name] = _checked(structs.asdict(one) | {"ports": ports, "host": host}, ProcessSettings, place)
     unknown = sorted(set(found) - set(Settings.names()))
     if unknown:
         raise SettingsError(f"{_PREFIX}{unknown[0].upper()}", "no such setting", "Take it out of the environment")
@@ -310,3 +343,8 @@ def _from(env: Mapping[str, str], processes: Mapping[str, ProcessSettings]) -> d
 def port_setting(process: str, name: str) -> str:
     """What a port of a process is called among the settings."""
     return f"port_{process}_{name}".lower()
+
+
+def host_setting(process: str) -> str:
+    """What the host of a process is called among the settings."""
+    return f"host_{process}".lower()

@@ -24,8 +24,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from deltaworks.cli.show import err
 from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.local.private import private_folder, write_private
+from deltaworks.settings import LOOPBACK
 
-_HOST = "127.0.0.1"
 _BYTES_MAX = 2**20
 _SILENCE_SECONDS_MAX = 10
 
@@ -57,21 +57,23 @@ class Kept:
 
 
 class Inbox:
-    """Both servers. Each listens on this machine alone."""
+    """Both servers; unless told otherwise each listens on this machine alone."""
 
-    def __init__(self, *, webhook_port: int, smtp_port: int, folder: Path, refused: frozenset[str]) -> None:
+    def __init__(
+        self, *, webhook_port: int, smtp_port: int, folder: Path, refused: frozenset[str], listen: str = LOOPBACK
+    ) -> None:
         """Begin to listen; raises StackError if a port is taken. `refused`: domains whose recipients get a 550."""
         private_folder(folder)
         self.webhooks, self.mails = Kept(folder / "webhooks", "json"), Kept(folder / "mails", "eml")
         self._mail_server = Controller(
             _Mails(self.mails, refused),
-            hostname=_HOST,
+            hostname=listen,
             port=smtp_port,
             enable_SMTPUTF8=True,
             data_size_limit=_BYTES_MAX,
         )
         try:
-            self._web_server = _WebServer(self, webhook_port)
+            self._web_server = _WebServer(self, listen, webhook_port)
             self._mail_server.start()
         except OSError as error:
             raise StackError("inbox", error.strerror or str(error), "Give other ports") from None
@@ -96,9 +98,9 @@ class Inbox:
 class _WebServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, inbox: Inbox, port: int) -> None:
+    def __init__(self, inbox: Inbox, listen: str, port: int) -> None:
         self.inbox = inbox
-        super().__init__((_HOST, port), _Webhooks)
+        super().__init__((listen, port), _Webhooks)
 
 
 class _Webhooks(BaseHTTPRequestHandler):
@@ -165,11 +167,12 @@ def main(
     webhook_port: Annotated[int, typer.Option(min=1, max=65535, help="Port for HTTP POST.")],
     smtp_port: Annotated[int, typer.Option(min=1, max=65535, help="Port for mail.")],
     folder: Annotated[Path, typer.Option(help="Keeps what came, in webhooks/ and mails/.")],
+    listen: Annotated[str, typer.Option(help="Address to listen on.")] = LOOPBACK,
     refuse: Annotated[list[str] | None, typer.Option(help="Domains that nobody lives in.")] = None,
 ) -> None:
     """Take webhooks and mail on this machine, each once. Stops at Ctrl-C and SIGTERM."""
     refused = frozenset(["refused.invalid"] if refuse is None else refuse)
-    inbox = Inbox(webhook_port=webhook_port, smtp_port=smtp_port, folder=folder, refused=refused)
+    inbox = Inbox(webhook_port=webhook_port, smtp_port=smtp_port, folder=folder, refused=refused, listen=listen)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -14,7 +14,7 @@ from typing import NoReturn
 from deltaworks.errors import StackError
 from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder, write_private
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import LOOPBACK, ROOT, Settings
 
 USERS = {"admin": "admin", "operator": "user", "viewer": "viewer"}
 """Airflow's role of each: what an operator may is to trigger, pause and clear DAGs."""
@@ -43,9 +43,14 @@ def run(settings: Settings, arguments: Sequence[str]) -> NoReturn:
 def parts(settings: Settings) -> tuple[Part, ...]:
     """The four processes; they start side by side once the metadata database has its tables."""
     health = "/api/v2/monitor/health"
-    api = ("api-server", "--host", "127.0.0.1", "--port", str(settings.port_airflow), "--workers", "1")
+    api = ("api-server", "--host", settings.listen, "--port", str(settings.port_airflow), "--workers", "1")
     return (
-        _part(settings, "api-server", api, Probe(kind="http", port=settings.port_airflow, path=health)),
+        _part(
+            settings,
+            "api-server",
+            api,
+            Probe(kind="http", host=settings.host_airflow, port=settings.port_airflow, path=health),
+        ),
         # without the flag a log server listens on all interfaces
         _part(settings, "scheduler", ("scheduler", "--skip-serve-logs"), _component(settings, "scheduler")),
         _part(settings, "dag-processor", ("dag-processor",), _component(settings, "dag_processor")),
@@ -79,7 +84,6 @@ def write_config(settings: Settings) -> None:
 
 
 def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
-    url = settings.airflow_url
     folder = settings.data / "airflow"
     simple = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
     return {
@@ -92,14 +96,14 @@ def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
             "auth_manager": simple,
             "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in USERS.items()),
             "simple_auth_manager_passwords_file": str(folder / "passwords.json"),
-            "execution_api_server_url": f"{url}/execution/",
+            "execution_api_server_url": f"{settings.airflow_api}/execution/",
             "fernet_key": settings.secret("airflow_fernet"),
         },
         "database": {"sql_alchemy_conn": settings.dsn("airflow").replace("postgresql://", "postgresql+psycopg2://", 1)},
         "api": {
-            "host": "127.0.0.1",
+            "host": settings.listen,
             "port": str(settings.port_airflow),
-            "base_url": url,
+            "base_url": settings.airflow_url,
             "workers": "1",
             "secret_key": settings.secret("airflow_session"),
             "expose_config": "False",
@@ -120,7 +124,7 @@ def _settings(settings: Settings) -> Mapping[str, Mapping[str, str]]:
             "min_heartbeat_interval": "1",  # a trigger that fires before a deferral is seen as ended fails the task
             "execution_api_timeout": "30",  # seconds; the default of 5 fails tasks on a busy machine
         },
-        "logging": {"base_log_folder": str(folder / "logs"), "worker_log_server_host": "127.0.0.1"},
+        "logging": {"base_log_folder": str(folder / "logs"), "worker_log_server_host": LOOPBACK},
         "usage_data_collection": {"enabled": "False"},
     }
 
@@ -142,6 +146,7 @@ def _part(settings: Settings, name: str, arguments: tuple[str, ...], probe: Prob
 def _component(settings: Settings, component: str) -> Probe:
     return Probe(
         kind="airflow",
+        host=settings.host_airflow,
         port=settings.port_airflow,
         component=component,
         every_seconds_starting=_EVERY_SECONDS_STARTING,

@@ -32,7 +32,6 @@ _SETTINGS = {
     "value.converter.schemas.enable": "false",
     "key.converter.replace.null.with.default": "false",  # by default a null is sent as its column's default
     "value.converter.replace.null.with.default": "false",
-    "rest.advertised.host.name": "127.0.0.1",
     "plugin.discovery": "service_load",
     "exactly.once.source.support": "enabled",  # without it a crash repeats all since the last offset flush
     "scheduled.rebalance.max.delay.ms": "0",  # there is no second worker that could come back
@@ -59,7 +58,9 @@ def parts(settings: Settings) -> tuple[Part, ...]:
             folder=settings.data,
             log=settings.logs / "connect.log",
             after=("kafka",),
-            probe=Probe(kind="connect", port=settings.port_connect, every_seconds_starting=0.5),
+            probe=Probe(
+                kind="connect", host=settings.host_connect, port=settings.port_connect, every_seconds_starting=0.5
+            ),
             port=settings.port_connect,
             stop_seconds=20,
         ),
@@ -70,7 +71,8 @@ def write_config(settings: Settings) -> None:
     """Write the worker's settings, and the folder from which connectors may read secrets (one link, no copy)."""
     values = _SETTINGS | {
         "bootstrap.servers": settings.kafka,
-        "listeners": f"http://127.0.0.1:{settings.port_connect}",
+        "listeners": f"http://{settings.listen}:{settings.port_connect}",
+        "rest.advertised.host.name": settings.host_connect,
         "rest.advertised.port": str(settings.port_connect),
         "plugin.path": str(settings.jars / "connect" / "plugins"),
         "config.providers.directory.param.allowed.paths": str(_secrets(settings)),
@@ -87,8 +89,8 @@ def write_config(settings: Settings) -> None:
 def connector_of(settings: Settings) -> tuple[str, dict[str, str]] | None:
     """Name and configuration of the project's connector, None if the project declares none.
 
-    In the file ${port_source} and the like stand for settings, ${password} for where Connect finds debezium's password:
-    the password itself is never in the configuration.
+    In the file ${host_source}, ${port_source} and the like stand for settings, ${password} for where Connect finds
+    debezium's password: the password itself is never in the configuration.
     """
     if settings.source is None:
         return None
@@ -180,7 +182,7 @@ def _offsets(settings: Settings) -> list[dict[str, Any]]:
 
 def ask(settings: Settings, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
     """Call Connect's REST interface; status 0 if nothing answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", settings.port_connect, timeout=30)
+    connection = http.client.HTTPConnection(settings.host_connect, settings.port_connect, timeout=30)
     text = None if body is None else json.dumps(body)
     try:
         connection.request(method, path, text, {"Content-Type": "application/json"})
@@ -221,7 +223,7 @@ def states_in(status: Mapping[str, Any]) -> list[str]:
 
 
 def _filled(settings: Settings, value: str) -> str:
-    known = {name: str(getattr(settings, name)) for name in settings.names() if name.startswith("port_")}
+    known = {name: str(getattr(settings, name)) for name in settings.names() if name.startswith(("port_", "host_"))}
     known["password"] = f"${{directory:{_secrets(settings)}:debezium}}"
     return Template(value).safe_substitute(known)
 

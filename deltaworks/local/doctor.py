@@ -82,7 +82,10 @@ def _run(check: Check, settings: Settings) -> list[Finding]:
 
 
 def _environments(settings: Settings) -> Iterator[Finding]:
-    for name, python in (("spark", settings.spark_python), ("airflow", settings.airflow_python)):
+    pythons = {"spark": settings.spark_python, "airflow": settings.airflow_python}
+    if settings.place == "containers":
+        del pythons["airflow"]  # in other containers
+    for name, python in pythons.items():
         if not python.exists():
             yield _fail("environments", f"{name}: {python} is missing", 'Run "make setup"')
             continue
@@ -139,6 +142,9 @@ def _clock(settings: Settings) -> Iterator[Finding]:
 
 
 def _secrets(settings: Settings) -> Iterator[Finding]:
+    if settings.place == "containers":
+        yield _ok("secrets", "given to each container by its host")
+        return
     if not settings.secrets.exists():
         yield _ok("secrets", "none yet")
         return
@@ -174,7 +180,13 @@ def _parts(settings: Settings) -> Iterator[Finding]:
 
 
 def _loopback(settings: Settings) -> Iterator[Finding]:
-    """Every listening socket of every process of ours: the parts, and the drivers, which are sessions of their own."""
+    """Every listening socket of every process of ours: the parts, and the drivers, which are sessions of their own.
+
+    Containers listen in a network of their own; what the host opens to others is said in docker-compose.yml.
+    """
+    if settings.place == "containers":
+        yield _ok("loopback", "containers listen in their own network, and their host publishes on loopback alone")
+        return
     parts = [part for part in stack.state(settings).parts.values() if part.pid is not None]
     pids = {pid for part in parts if part.pid for pid in processes.members(part.pid, part.folder)} | _drivers(settings)
     own = {inode for pid in pids for inode in processes.sockets_of(pid)}
@@ -200,18 +212,25 @@ def _drivers(settings: Settings) -> set[int]:
 def _airflow(settings: Settings) -> Iterator[Finding]:
     if "airflow-scheduler" not in stack.state(settings).parts:
         return
+    if settings.place == "containers":
+        yield from _imports(settings, "its settings are in other containers")
+        return
     config = configparser.RawConfigParser()
     config.read(settings.data / "airflow" / "airflow.cfg")
     runs, apps = config.getint("scheduler", "max_dagruns_per_loop_to_schedule"), len(settings.apps)
     if runs < 2 * apps + 20:
         finding = f"max_dagruns_per_loop_to_schedule is {runs} with {apps} apps: backfills would starve"
         yield _fail("airflow", finding, 'Run "deltaworks up" to write its settings anew, then restart Airflow')
+    yield from _imports(settings, f"{runs} runs per loop")
+
+
+def _imports(settings: Settings, further: str) -> Iterator[Finding]:
     with psycopg.connect(settings.dsn("airflow"), connect_timeout=_SECONDS_MAX) as connection:
         broken = [str(row[0]) for row in connection.execute("select filename from import_error order by 1")]
     if broken:
         yield _fail("airflow", f"cannot import {', '.join(broken)}", "See the import errors on Airflow's Dags page")
     else:
-        yield _ok("airflow", f"no import errors, {runs} runs per loop")
+        yield _ok("airflow", f"no import errors, {further}")
 
 
 def _apps(settings: Settings) -> Iterator[Finding]:

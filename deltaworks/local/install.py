@@ -27,6 +27,8 @@ from deltaworks.local import jars, truststore
 ROOT = Path(__file__).resolve().parents[2]
 APART = ("terraform",)
 """Environments that only their own tests need: an emulator of AWS is nothing that the product may import."""
+SIDES = ("airflow", "spark")
+"""Halves of the product, for an image that needs no more: Airflow's environment; Spark's with the jars."""
 _STAMP = ".current"
 _FORMAT = "1"  # raise it when a step does something else with the same inputs
 _SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
@@ -101,7 +103,11 @@ def _parse(arguments: list[str], environment: Mapping[str, str]) -> argparse.Nam
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="only say whether everything is as pinned")
     what.add_argument("--environments", action="store_true", help="make the environments, and leave the jars for later")
-    what.add_argument("--only", choices=APART, help="make only this environment, which nothing of the product needs")
+    what.add_argument(
+        "--only",
+        choices=(*APART, *SIDES, "classes"),
+        help="make only this environment; of spark also the jars, of classes the archive alone",
+    )
     what.add_argument("--relist", action="store_true", help="fetch the jars and write requirements/jars.sha256 anew")
     parser.add_argument(
         "--jar-cache",
@@ -121,11 +127,16 @@ def _parse(arguments: list[str], environment: Mapping[str, str]) -> argparse.Nam
 
 
 def _only(setup: Setup, name: str, lock: int) -> None:
-    """Make an environment that stands apart; the tools, which make it, first."""
+    """Make one environment; the tools, which make it, first. The archive of classes needs only what is there."""
+    if name == "classes":
+        _step("classes", lambda: _classes(setup, lock))
+        return
     _need_venv()
     _step("tools", lambda: _tools(setup, lock))
     variables = _uv_variables(setup)
     _step(name, lambda: _installed(setup, name, variables, lock))
+    if name == "spark":
+        _step("jars", lambda: _jars(setup, variables, lock, relist=False))
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from deltaworks.errors import StackError
 from deltaworks.java import java_home
 from deltaworks.local.part import Part, Probe
 from deltaworks.local.private import private_folder
-from deltaworks.settings import ROOT, Settings, TopicSettings
+from deltaworks.settings import LOOPBACK, ROOT, Settings, TopicSettings
 
 TIMESTAMP_TYPE, BY_BROKER = "message.timestamp.type", "LogAppendTime"
 _SECONDS_MAX = 30.0
@@ -90,7 +90,7 @@ def parts(settings: Settings) -> tuple[Part, ...]:
             folder=ROOT,
             log=settings.logs / "kafka.log",
             after=("kafka-files",),
-            probe=Probe(kind="kafka", port=settings.port_kafka),
+            probe=Probe(kind="kafka", host=settings.host_kafka, port=settings.port_kafka),
             port=settings.port_kafka,
             stop_seconds=20,
             hung_seconds=30,  # killed before its registration runs out: then the next one begins without its partitions
@@ -260,13 +260,13 @@ def _folder(settings: Settings) -> Path:
 
 
 def _controller(settings: Settings) -> str:
-    return f"CONTROLLER://127.0.0.1:{settings.port_kafka_controller}"
+    return f"CONTROLLER://{LOOPBACK}:{settings.port_kafka_controller}"
 
 
 def _rendered(settings: Settings, folder: Path) -> str:
     values = _SETTINGS | {
-        "controller.quorum.voters": f"1@127.0.0.1:{settings.port_kafka_controller}",
-        "listeners": f"PLAINTEXT://{settings.kafka},{_controller(settings)}",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{settings.port_kafka_controller}",
+        "listeners": f"PLAINTEXT://{settings.listen}:{settings.port_kafka},{_controller(settings)}",
         "advertised.listeners": f"PLAINTEXT://{settings.kafka}",
         "log.dirs": str(folder),
     }

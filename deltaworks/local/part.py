@@ -27,6 +27,7 @@ class Probe:
 
     kind: Literal["postgres", "kafka", "http", "connect", "airflow"]
     port: int
+    host: str = "127.0.0.1"  # no settings in here: the supervisor stays small
     path: str = "/"
     component: str = ""
     every_seconds_starting: float = 0.25

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from deltaworks.errors import StackError
 from deltaworks.processes import command_of, listener
-from deltaworks.settings import Settings
+from deltaworks.settings import LOOPBACK, Settings
 
 
 def check_free(settings: Settings, names: Iterable[str]) -> None:
@@ -25,7 +25,7 @@ def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True

@@ -3,8 +3,8 @@
 On `control` are the databases of the control store, of Airflow, and one of their own for programs that work on what
 the lake found.
 
-TCP on loopback only, no unix socket, SCRAM for everybody. As root the servers run as user nobody, because Postgres
-refuses root; as an ordinary user they run as that user.
+TCP on loopback only unless told otherwise, no unix socket, SCRAM for everybody. As root the servers run as user nobody,
+because Postgres refuses root; as an ordinary user they run as that user.
 """
 
 import importlib.util
@@ -21,12 +21,11 @@ from psycopg import sql
 
 from deltaworks.errors import StackError
 from deltaworks.local.part import Part, Probe
-from deltaworks.settings import Settings
+from deltaworks.settings import LOOPBACK, Settings
 
 SERVERS = ("source", "control")
 FOLDERS = (*SERVERS, *(f"{server}.new" for server in SERVERS))  # below the data folder, of the servers' user
 _COMMON = {
-    "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "shared_buffers": "48MB",
     "max_wal_size": "512MB",
@@ -60,6 +59,8 @@ _OF_WRITERS = (
 """Functions of Postgres that everybody may call, and that write or reach into other sessions."""
 _DATABASES = {"source": ("shop",), "control": ("deltaworks", "airflow", "serving")}  # owned by the role of its name
 _HBA = "host all all 127.0.0.1/32 scram-sha-256\nlocal all all scram-sha-256\n"
+_HBA_OF_NETWORK = "host all all samenet scram-sha-256\n"
+"""Where the server listens beyond loopback: whoever is in the networks of its own addresses, as other containers."""
 
 
 def parts(settings: Settings) -> tuple[Part, ...]:
@@ -72,9 +73,9 @@ def create_cluster(settings: Settings, server: str) -> None:
     folder = settings.data / server
     if not (folder / "PG_VERSION").is_file():
         _initdb(settings, server)
-    values = _COMMON | _OWN[server] | {"port": str(_port(settings, server))}
+    values = _COMMON | _OWN[server] | {"listen_addresses": settings.listen, "port": str(_port(settings, server))}
     _write(folder / "deltaworks.conf", "".join(f"{name} = '{value}'\n" for name, value in values.items()))
-    _write(folder / "pg_hba.conf", _HBA)
+    _write(folder / "pg_hba.conf", _HBA if settings.listen == LOOPBACK else _HBA + _HBA_OF_NETWORK)
 
 
 def create_databases(settings: Settings, server: str) -> None:
@@ -171,7 +172,7 @@ def _server(settings: Settings, server: str) -> Part:
         folder=folder,
         log=settings.logs / f"{server}.log",
         after=(f"{server}-files",),
-        probe=Probe(kind="postgres", port=_port(settings, server)),
+        probe=Probe(kind="postgres", host=settings.hosts[f"host_{server}"], port=_port(settings, server)),
         port=_port(settings, server),
         user=server_user(),
         stop_signal="SIGINT",  # fast shutdown: ends the sessions, writes a checkpoint

@@ -43,7 +43,7 @@ async def ask(probe: Probe, *, started: float, mending: Mending) -> Verdict:
 async def _postgres(probe: Probe) -> bool:
     """Send a StartupMessage: a server that takes connections asks for a password, one in recovery sends an error."""
     body = struct.pack("!i", 3 << 16) + b"user\0probe\0database\0postgres\0\0"
-    async with _Connection(probe.port) as (reader, writer):
+    async with _Connection(probe) as (reader, writer):
         writer.write(struct.pack("!i", len(body) + 4) + body)
         return await reader.readexactly(1) == b"R"
 
@@ -51,36 +51,36 @@ async def _postgres(probe: Probe) -> bool:
 async def _kafka(probe: Probe) -> bool:
     """Send ApiVersions (key 18, version 0): a paused broker still accepts connections, but does not answer."""
     body = struct.pack("!hhih", 18, 0, 1, -1)
-    async with _Connection(probe.port) as (reader, writer):
+    async with _Connection(probe) as (reader, writer):
         writer.write(struct.pack("!i", len(body)) + body)
         size, correlation = struct.unpack("!ii", await reader.readexactly(8))
         return bool(size > 4 and correlation == 1)
 
 
 async def _http_ok(probe: Probe) -> bool:
-    status, _ = await _http("GET", probe.port, probe.path)
+    status, _ = await _http("GET", probe, probe.path)
     return status == 200
 
 
 async def _connect(probe: Probe, mending: Mending) -> bool:
     """Ready when the worker says so. A failed connector or task stays failed until somebody restarts it: we do."""
-    status, _ = await _http("GET", probe.port, "/health")
+    status, _ = await _http("GET", probe, "/health")
     if status != 200:
         return False
-    status, body = await _http("GET", probe.port, "/connectors?expand=status")
+    status, body = await _http("GET", probe, "/connectors?expand=status")
     if status != 200:
         return False
     for name, known in body.items():
         every = [known["status"]["connector"], *known["status"]["tasks"]]
         if any(one["state"] == "FAILED" for one in every) and mending.due():
-            answer, _ = await _http("POST", probe.port, f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+            answer, _ = await _http("POST", probe, f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
             mending.did(f"connector {name} had failed, asked Connect to restart it (answer {answer})")
     return True
 
 
 async def _airflow(probe: Probe, started: float) -> Verdict:
     """Ask the api-server for a component's heartbeat; one from before our start is an earlier process's."""
-    status, body = await _http("GET", probe.port, "/api/v2/monitor/health")
+    status, body = await _http("GET", probe, "/api/v2/monitor/health")
     if status != 200:
         return None
     beat = body[probe.component][f"latest_{probe.component}_heartbeat"]
@@ -88,10 +88,12 @@ async def _airflow(probe: Probe, started: float) -> Verdict:
     return bool(healthy and beat and datetime.fromisoformat(beat).timestamp() >= started)
 
 
-async def _http(method: str, port: int, path: str) -> tuple[int, Any]:
+async def _http(method: str, probe: Probe, path: str) -> tuple[int, Any]:
     """HTTP/1.0, so that the answer ends with the connection and is never chunked."""
-    async with _Connection(port) as (reader, writer):
-        writer.write(f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\n\r\n".encode())
+    async with _Connection(probe) as (reader, writer):
+        writer.write(
+            f"{method} {path} HTTP/1.0\r\nHost: {probe.host}:{probe.port}\r\nContent-Length: 0\r\n\r\n".encode()
+        )
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1]) if head else 0
     is_json = body.lstrip()[:1] in (b"{", b"[")
@@ -99,11 +101,11 @@ async def _http(method: str, port: int, path: str) -> tuple[int, Any]:
 
 
 class _Connection:
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
 
     async def __aenter__(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, self._writer = await asyncio.open_connection(self._probe.host, self._probe.port)
         return reader, self._writer
 
     async def __aexit__(self, *_: object) -> None:

@@ -41,7 +41,7 @@ def _part(settings: Settings, name: str, part: str, of: dict[str, str]) -> Part:
         folder=settings.project,  # where its module is looked for first
         log=settings.logs / f"{part}.log",
         after=tuple(known for known, service in of.items() if service in one.after),
-        probe=None if port is None else Probe(kind="http", port=port),
+        probe=None if port is None else Probe(kind="http", host=one.host, port=port),
         port=port,
     )
 
@@ -52,7 +52,7 @@ def _names(name: str, one: ProcessSettings) -> tuple[str, ...]:
 
 def _filled(settings: Settings, name: str, part: str) -> tuple[str, ...]:
     """Module and arguments with what stands in braces filled in."""
-    values = {"data": settings.data, "part": part, **settings.ports}
+    values = {"data": settings.data, "part": part, "listen": settings.listen, **settings.hosts, **settings.ports}
     try:
         return tuple(argument.format_map(values) for argument in settings.processes[name].run)
     except (LookupError, ValueError, AttributeError, TypeError) as error:

@@ -57,6 +57,7 @@ def up(
 
     What runs already stays as it is. `watcher` is shown the state again and again while this waits.
     """
+    _refuse_in_containers(settings, "docker compose up --detach")
     wanted = _closure(settings, parts)
     _check_installed(settings, wanted)
     with _lock(settings):
@@ -113,6 +114,7 @@ def down(settings: Settings, *, watcher: Watcher | None = None) -> Down:
 
     Works as well after the supervisor was killed. Raises StackError if a process of ours cannot be ended.
     """
+    _refuse_in_containers(settings, "docker compose down")
     with _lock(settings):
         apps = _drain_apps(settings)
         if alive(settings):
@@ -137,7 +139,11 @@ def hold(settings: Settings, *names: str, seconds_max: float = 60) -> None:
 
 
 def state(settings: Settings) -> StackState:
-    """What runs; parts of a supervisor that is gone are shown as stopped."""
+    """What runs; parts of a supervisor that is gone are shown as stopped. Of containers: what answers."""
+    if settings.place == "containers":
+        from deltaworks.local import container
+
+        return container.state(settings)
     found = StackState.read(settings.run)
     if alive(settings):
         return found
@@ -146,7 +152,9 @@ def state(settings: Settings) -> StackState:
 
 
 def alive(settings: Settings) -> bool:
-    """Whether the supervisor of this data folder runs."""
+    """Whether the supervisor of this data folder runs; containers are kept alive by Docker."""
+    if settings.place == "containers":
+        return True
     found = StackState.read(settings.run)
     return processes.lives(found.pid, found.started)
 
@@ -162,6 +170,11 @@ def all_parts(settings: Settings) -> tuple[Part, ...]:
         *airflow.parts(settings),
     )
     return (*own, *programs.parts(settings, own))
+
+
+def _refuse_in_containers(settings: Settings, command: str) -> None:
+    if settings.place == "containers":
+        raise StackError("local stack", "its parts are containers", f'Run "{command}" on their host')
 
 
 def _ports_of(settings: Settings, name: str) -> tuple[str, ...]:

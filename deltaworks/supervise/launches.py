@@ -59,8 +59,13 @@ def owned(lease: Lease | None, last: Launch) -> bool:
 
 
 def past(settings: Settings, store: Store, app: str) -> Past:
-    """Judge the last driver, which is dead. What a person wished since then, and a driver of another's, start anew."""
-    last, lease, heartbeat = last_launch(settings, app), store.lease(app), store.heartbeat(app)
+    """Judge the last driver that was started here, which is dead."""
+    return judged_past(last_launch(settings, app), store, app)
+
+
+def judged_past(last: Launch | None, store: Store, app: str) -> Past:
+    """Judge a driver, which is dead. What a person wished since then, and a driver of another's, start anew."""
+    lease, heartbeat = store.lease(app), store.heartbeat(app)
     if last is None or store.app(app).desired_at.timestamp() > last.at:
         return Past(failures=0, ended_at=0)
     if not owned(lease, last):

@@ -4,7 +4,6 @@ No Airflow in here. Each wish and order has a call of its own, by which another 
 """
 
 import json
-import subprocess
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.command import store_of
 from deltaworks.supervise.judge import NOT_WELL, Seen, Verdict
+from deltaworks.supervise.launcher import Owner, launcher_of, running
 from deltaworks.supervise.watch import judged
 
 START_SECONDS_MAX = 300.0
@@ -137,7 +137,7 @@ class _Wishes:
             return _overruled(seen)
         if not self._wished:
             self._before = seen.lease.epoch if seen.lease else 0
-            if launch.start(self._settings, app, drain=True).adopted:
+            if launcher_of(self._settings, self._store).start(app, drain=True).adopted:
                 return "somebody else works on its tables"
             self._wished = True
             return "a driver starts, to take what is there"
@@ -177,7 +177,8 @@ class _Orders:
     def __init__(self, settings: Settings, store: Store, asked: Asked, *, orders: Sequence[Order]) -> None:
         self._settings, self._store, self._asked, self._orders = settings, store, asked, orders
         self._numbers: list[int] = []
-        self._owner: subprocess.Popen[bytes] | None = None
+        self._owner: Owner | None = None
+        self._launcher = launcher_of(settings, store)
         self._lonely_since: float | None = None
 
     def look(self, waited: float) -> Done | str:
@@ -209,7 +210,7 @@ class _Orders:
     def _see_to_an_owner(self, last: Command, waited: float) -> str | None:
         """Start an owner up to this order where the app is stopped; why nobody will take it, if that is so."""
         app = self._asked.app
-        if launch.running(self._settings, self._store, app) is not None:
+        if running(self._launcher, self._store, app) is not None:
             self._lonely_since = None
             return None
         code = None if self._owner is None else self._owner.poll()
@@ -219,7 +220,7 @@ class _Orders:
             self._owner = None
         if self._owner is None and self._store.app(app).desired == "stopped":
             try:
-                self._owner = launch.start_owner(self._settings, last)
+                self._owner = self._launcher.start_owner(last)
             except OSError as error:  # no memory, no process left, no Python
                 return f"an owner cannot be started ({error.strerror})"
         self._lonely_since = waited if self._lonely_since is None else self._lonely_since

@@ -21,10 +21,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from deltaworks.control import Store
 from deltaworks.errors import ControlError, DeltaworksError
 from deltaworks.settings import Settings
-from deltaworks.supervise import launch
 from deltaworks.supervise.backoff import FAILURES_MAX, wait_seconds
 from deltaworks.supervise.judge import Seen, Verdict
-from deltaworks.supervise.launches import past
+from deltaworks.supervise.launcher import launcher_of, running
 from deltaworks.supervise.watch import Eyes, look
 
 POLL_SECONDS = 1.0
@@ -80,7 +79,8 @@ class StreamOperator(BaseOperator):
             with Store(settings.control_dsn()) as store:
                 found = look(settings, store, self.app).driver
                 if found is not None and (found.pid, found.process_started) == tuple(event["driver"] or ()):
-                    self.log.info("Killed %d processes.", launch.kill(settings, store, self.app))
+                    killed = launcher_of(settings, store).kill(self.app, found)
+                    self.log.info("Killed %d processes.", killed)
         self._bury(settings, event)
 
     def _wait(self, not_before: float) -> NoReturn:
@@ -89,12 +89,13 @@ class StreamOperator(BaseOperator):
 
     def _bury(self, settings: Settings, event: dict[str, Any]) -> NoReturn:
         """Fail the try, or the run if it is one early end too many, with the end of the driver's log."""
-        if tail := launch.log_tail(settings, self.app, upto=event.get("logged")):
-            self.log.error("The end of %s:\n%s", launch.log_file(settings, self.app), tail)
         failures = event.get("failures", 0)
-        if "failures" not in event:
-            with suppress(ControlError), Store(settings.control_dsn()) as store:
-                failures = past(settings, store, self.app).failures
+        with suppress(ControlError), Store(settings.control_dsn()) as store:
+            launcher = launcher_of(settings, store)
+            if tail := launcher.log(self.app, upto=event.get("logged")):
+                self.log.error("The end of the log of app-%s:\n%s", self.app, tail)
+            if "failures" not in event:
+                failures = launcher.past(self.app).failures
         finding = f"driver of {self.app} {event['state']}: {event['reason']}"
         if failures >= FAILURES_MAX:
             pause = wait_seconds(failures)
@@ -113,20 +114,20 @@ def ensure_driver(settings: Settings, app: str, log: Any) -> float:
     """
     with Store(settings.control_dsn()) as store:
         store.declare_apps([app])
-        wish = store.app(app)
-        before = past(settings, store, app)
-        found = launch.running(settings, store, app)  # afterwards: who was started meanwhile has not failed
-    if found is None and wish.desired == "stopped":
-        log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", wish.desired_by, app)
-        return 0.0
-    not_before = before.ended_at + wait_seconds(before.failures)
-    if found is None and not_before > time.time():
-        told = "%d drivers in a row ended early; the next one starts in %.0f s. The end of the last one's log:\n%s"
-        log.warning(told, before.failures, not_before - time.time(), launch.log_tail(settings, app))
-        return not_before
-    started = found or launch.start(settings, app)
+        wish, launcher = store.app(app), launcher_of(settings, store)
+        before = launcher.past(app)
+        found = running(launcher, store, app)  # afterwards: who was started meanwhile has not failed
+        if found is None and wish.desired == "stopped":
+            log.info("Stopped, as %s wants. Start it with: deltaworks app start %s", wish.desired_by, app)
+            return 0.0
+        not_before = before.ended_at + wait_seconds(before.failures)
+        if found is None and not_before > time.time():
+            told = "%d drivers in a row ended early; the next one starts in %.0f s. The end of the last one's log:\n%s"
+            log.warning(told, before.failures, not_before - time.time(), launcher.log(app))
+            return not_before
+        started = found or launcher.start(app)
     what = "Adopted the running driver" if started.adopted else "Started a driver"
-    log.info("%s: pid %d, log %s", what, started.pid, launch.log_file(settings, app))
+    log.info("%s: pid %d; deltaworks logs app-%s", what, started.pid, app)
     return 0.0
 
 
@@ -200,11 +201,12 @@ class StreamTrigger(BaseTrigger):
                 return None
             if verdict.needs == "burial":
                 with Store(settings.control_dsn()) as store:
-                    failures = past(settings, store, self.app).failures
-                    if launch.running(settings, store, self.app) is not None:
+                    launcher = launcher_of(settings, store)
+                    failures = launcher.past(self.app).failures
+                    if running(launcher, store, self.app) is not None:
                         return None  # somebody has started the next one meanwhile
-                # what is known of a death only as long as no other driver has started
-                event |= {"failures": failures, "logged": launch.log_size(settings, self.app)}
+                    # what is known of a death only as long as no other driver has started
+                    event |= {"failures": failures, "logged": launcher.log_bytes(self.app)}
                 if wait_seconds(failures) == 0:
                     ensure_driver(settings, self.app, self.log)
         except ControlError as error:

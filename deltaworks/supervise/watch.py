@@ -1,4 +1,4 @@
-"""One look at an app: what the control store and this machine's process table say of it."""
+"""One look at an app: what the control store says of it, and who starts its drivers."""
 
 import math
 import time
@@ -10,21 +10,21 @@ from deltaworks.control.commands import RECOMPUTE
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise.judge import Limits, Seen, Verdict, judge, lag_rows
-from deltaworks.supervise.launch import lingering, living
-from deltaworks.supervise.launches import last_launch
+from deltaworks.supervise.launcher import launcher_of
 
 
 def look(settings: Settings, store: Store, app: str) -> Seen:
-    """Look at an app; raises ControlError while the control store is away."""
+    """Look at an app; raises ControlError while the control store, or who starts drivers, is away."""
     known, lease, heartbeat = store.app(app), store.lease(app), store.heartbeat(app)
-    driver = living(settings, app, lease) or lingering(lease)
+    drivers = launcher_of(settings, store).drivers(app, lease)
+    driver = drivers.running or drivers.lingering
     return Seen(
         at=datetime.now(UTC),
         app=known,
         lease=lease,
         heartbeat=heartbeat,
         driver=driver,
-        launched_at=_launched_at(settings, app, lease),
+        launched_at=_launched_at(drivers.launched_at, lease),
         busy_with=_busy_with(store, known, heartbeat) if driver else None,
     )
 
@@ -66,9 +66,8 @@ class Eyes:
         self._store.close()
 
 
-def _launched_at(settings: Settings, app: str, lease: Lease | None) -> datetime | None:
-    last = last_launch(settings, app)
-    times = [datetime.fromtimestamp(last.at, UTC)] if last else []
+def _launched_at(last: datetime | None, lease: Lease | None) -> datetime | None:
+    times = [last] if last else []
     return max([*times, lease.acquired_at] if lease else times, default=None)
 
 

@@ -64,7 +64,7 @@ def run_in_this_session(settings: Settings, app: str) -> "subprocess.Popen[bytes
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=dict(launch.driver_environment(settings)))
 
 
-def wait_for(what: Callable[[], bool], *, seconds_max: float = 20) -> None:
+def wait_for(what: Callable[[], bool], *, seconds_max: float = 120) -> None:
     """Wait until something is true; fails when it does not come to be."""
     deadline = time.monotonic() + seconds_max
     while not what():

@@ -44,9 +44,39 @@ def test_argument_goes_before_environment_before_file_before_default(tmp_path: P
 
 def test_a_child_loads_the_same_settings(tmp_path: Path) -> None:
     """What goes into a child's environment comes out as the same settings."""
-    settings = Settings.load(project(tmp_path), environment={}, port_airflow=1234, data=tmp_path / "data")
+    text = FILE + "[processes.inbox]\nrun = ['x']\nports = {web = 7000}"
+    elsewhere = {"host_kafka": "kafka", "listen": "10.0.0.2", "secrets_in": tmp_path / "s"}
+    settings = Settings.load(
+        project(tmp_path, text), environment={"DELTAWORKS_HOST_INBOX": "inbox"}, port_airflow=1234,
+        data=tmp_path / "data", airflow_pages="http://127.0.0.1:8080", **elsewhere,
+    )  # fmt: skip
 
+    assert settings.processes["inbox"].host == "inbox"
     assert Settings.load(environment=settings.environment()) == settings
+
+
+def test_each_part_is_found_at_its_own_host(tmp_path: Path) -> None:
+    """Addresses are made of host and port; a browser's may be another; secrets may lie elsewhere."""
+    hosts = "[hosts]\nsource = 'db.source'\ncontrol = 'db-control'\nkafka = 'broker'"
+    environment = {"DELTAWORKS_HOST_AIRFLOW": "airflow", "DELTAWORKS_AIRFLOW_PAGES": "http://127.0.0.1:8080"}
+    (tmp_path / "made").mkdir()
+    for role in ("shop", "deltaworks"):
+        (tmp_path / "made" / role).write_text("sesame\n")
+
+    found = Settings.load(project(tmp_path, hosts), environment=environment, secrets_in=tmp_path / "made")
+
+    assert found.kafka == "broker:19092"
+    assert found.source_dsn() == "postgresql://shop:sesame@db.source:15432/shop"
+    assert found.control_dsn() == "postgresql://deltaworks:sesame@db-control:15433/deltaworks"
+    assert (found.airflow_api, found.airflow_url) == ("http://airflow:18080", "http://127.0.0.1:8080")
+    assert found.changed(airflow_pages=None).airflow_url == "http://airflow:18080"
+
+
+def test_without_hosts_everything_is_on_this_machine(tmp_path: Path) -> None:
+    """Clients look for it on loopback, and servers listen there alone."""
+    found = Settings.load(project(tmp_path), environment={})
+
+    assert {*found.hosts.values(), found.listen} == {"127.0.0.1"}
 
 
 def test_a_process_counts_in_utc_when_told_to(tmp_path: Path) -> None:
@@ -77,6 +107,9 @@ print(datetime.fromtimestamp(0))
         ("apps = 3", "", {}, r"\[apps\]: no table"),
         ("[ports]\nkafak = 1", "", {}, r"\[ports\] kafak: unknown port. Known are source, control, kafka"),
         ("[ports]\nkafka = 70000", "", {}, "port_kafka: Expected `int` <= 65535"),
+        ("[hosts]\nkafak = 'x'", "", {}, r"\[hosts\] kafak: unknown host. Known are source, control, kafka"),
+        ("[hosts]\nkafka = 'a/b'", "", {}, "host_kafka: Expected `str` matching"),
+        ("", "", {"DELTAWORKS_AIRFLOW_PAGES": "127.0.0.1"}, "airflow_pages: Expected `str` matching"),
         ("[source]\nschema = 3\nconnector = 'c'", "", {}, r"\[source\]: Expected a path, got `int`"),
         ("[processes.x]\nruns = ['x']", "", {}, r"\[processes\] x: Object .* field `run"),
         ("[processes.x]\nrun = []", "", {}, r"\[processes\] x run: Expected `array` of length >= 1"),

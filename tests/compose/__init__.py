@@ -1,0 +1,1 @@
+"""docker-compose.yml, run for real: `make test-compose`."""
