@@ -12,7 +12,7 @@ from deltaworks.control.payload import payload
 
 REQUEST_SECONDS_MAX = 60
 """So long a request may wait to be taken; who asked for it has given up by then."""
-RequestKind = Literal["start", "drain", "owner", "kill", "log"]
+RequestKind = Literal["start", "drain", "owner", "kill", "log", "judge"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,11 @@ class Launching(Apps):
         self._all(tell, values, _REQUEST)
 
     def forget_requests(self, *, lost_owners: int | None = None) -> None:
-        """Forget requests of yesterday; give owners of which nobody knows the end any more this exit code."""
+        """Forget requests of yesterday; give processes of which nobody knows the end any more this exit code."""
         if lost_owners is not None:
             end = """
                 update launch_requests set answer = answer || jsonb_build_object('code', %(code)s::int)
-                where kind = 'owner' and answer is not null and not answer ? 'code' returning {columns}"""
+                where kind in ('owner', 'judge') and answer is not null and not answer ? 'code' returning {columns}"""
             self._all(end, {"code": lost_owners}, _REQUEST)
         old = "delete from launch_requests where asked_at < now() - interval '1 day' returning {columns}"
         self._all(old, {}, _REQUEST)

@@ -1,4 +1,4 @@
-"""The agent on the host where the lake is: starts, adopts and ends drivers for supervisors elsewhere.
+"""The agent on the host where the lake is: starts, adopts and ends drivers for Airflow elsewhere, has suites judged.
 
 Started by `python -m deltaworks.supervise.agent`. It takes requests from the control store, does them with `launch.py`,
 and tells every second how each app's driver is. It decides nothing: who is to run, and when again, Airflow says.
@@ -21,12 +21,14 @@ from deltaworks.errors import ControlError, DeltaworksError
 from deltaworks.local.private import private_folder
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
+from deltaworks.supervise.judging import Judging, Wanted
 from deltaworks.supervise.launcher import kill_this
 from deltaworks.supervise.launches import last_launch
 
 POLL_SECONDS = 0.25  # how long a supervisor waits, at most, until its request is taken
 TELL_SECONDS = 1.0
 DRAIN_SECONDS_MAX = 30.0
+JUDGE_SECONDS_MAX = 3600.0
 BEAT = "agent.beat"
 """Below the data folder's `run`: written each time that all was told; a health check looks at its age."""
 _FORGET_SECONDS = 3600.0
@@ -39,6 +41,7 @@ class Agent:
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings, self._store = settings, store
         self._owners: dict[int, subprocess.Popen[bytes]] = {}
+        self._judgings: dict[int, tuple[Judging, float]] = {}
         self._told_at = self._forgot_at = float("-inf")
         self._blind = False
 
@@ -69,6 +72,7 @@ class Agent:
         while (request := self._store.take_request(call=uuid.uuid4())) is not None:
             self._do(request)
         self._ended_owners()
+        self._ended_judgings()
         now = time.monotonic()
         if now - self._told_at >= TELL_SECONDS:
             for app in self._store.apps():
@@ -111,6 +115,10 @@ class Agent:
             owner = launch.start_owner(self._settings, self._store.command(int(given["command"])))
             self._owners[request.id] = owner
             return {"pid": owner.pid}
+        if request.kind == "judge":
+            judging = Judging(self._settings, Wanted.of(given))
+            self._judgings[request.id] = (judging, time.monotonic())
+            return {"pid": judging.process.pid}
         return asdict(launch.start(self._settings, request.app, drain=request.kind == "drain"))
 
     def _ended_owners(self) -> None:
@@ -118,6 +126,15 @@ class Agent:
             if (code := owner.poll()) is not None:
                 self._store.answer_request(number, answer={"code": code})
                 del self._owners[number]
+
+    def _ended_judgings(self) -> None:
+        for number, (judging, began) in list(self._judgings.items()):
+            if time.monotonic() - began > JUDGE_SECONDS_MAX:
+                judging.end()
+            if (said := judging.poll()) is not None:
+                code = judging.process.returncode
+                self._store.answer_request(number, answer={"code": code, **asdict(said)})
+                del self._judgings[number]
 
     def _tell(self, app: str) -> None:
         lease, last = self._store.lease(app), last_launch(self._settings, app)

@@ -211,7 +211,7 @@ def _validate_dag(settings: Settings, table: Declared, *, holds: bool) -> DAG:
         is_paused_upon_creation=False,
         tags=["deltaworks", "quality", table.table.app],
     ) as dag:
-        ValidateOperator(task_id="validate", table=table.name, project=settings.project)
+        ValidateOperator(task_id="validate", app=table.table.app, table=table.name, project=settings.project)
     return dag
 
 

@@ -1,4 +1,4 @@
-"""Who starts an app's driver, and tells how it is: a port with two forms.
+"""Who starts an app's driver, and tells how it is, and who has a suite judged: a port with two forms.
 
 `Beside` starts it as a process on this machine, as the command line does. `AtAgent` asks the agent (`agent.py`) on the
 host where the lake is, by the control store: Airflow's side then needs neither Spark nor the lake.
@@ -7,7 +7,7 @@ host where the lake is, by the control store: Airflow's side then needs neither 
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from deltaworks.control.launching import RequestKind
 from deltaworks.errors import ControlError, StackError
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
+from deltaworks.supervise.judging import Judging, Said, Wanted
 from deltaworks.supervise.launch import Launched
 from deltaworks.supervise.launches import Launch, Past, judged_past, last_launch, past
 
@@ -30,6 +31,16 @@ class Owner(Protocol):
 
     def poll(self) -> int | None:
         """Its exit code; None while it lives."""
+
+
+class BeingJudged(Protocol):
+    """A suite that is being judged."""
+
+    def poll(self) -> Said | None:
+        """What was said in the end; None while it is at it. Raises ControlError while it cannot be known."""
+
+    def end(self) -> None:
+        """Do not go on, if that can be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +69,9 @@ class Launcher(Protocol):
 
     def kill(self, app: str, driver: Launched) -> int:
         """Kill what is left of this driver, if it is still the one; how many processes there were."""
+
+    def judge(self, app: str, wanted: Wanted) -> BeingJudged:
+        """Begin to judge the suite of a table of this app. Raises StackError or OSError."""
 
     def log(self, app: str, *, upto: int | None = None) -> str:
         """The end of the last driver's log, or of the one that was the last when the log had `upto` bytes."""
@@ -107,6 +121,10 @@ class Beside:
         """By SIGKILL, with all that it started."""
         return kill_this(self._settings, self._store, app, (driver.pid, driver.process_started))
 
+    def judge(self, app: str, wanted: Wanted) -> BeingJudged:  # noqa: ARG002  # the port's: an agent is asked by app
+        """As a session of its own."""
+        return Judging(self._settings, wanted)
+
     def log(self, app: str, *, upto: int | None = None) -> str:
         """From the file."""
         return launch.log_tail(self._settings, app, upto=upto)
@@ -151,6 +169,11 @@ class AtAgent:
         """By the agent."""
         told = self._asked(app, "kill", {"pid": driver.pid, "process_started": driver.process_started})
         return int(told["killed"])
+
+    def judge(self, app: str, wanted: Wanted) -> BeingJudged:
+        """By the agent, which also tells what was said."""
+        number, _ = self._request(app, "judge", {**asdict(wanted), "days": list(wanted.days)})
+        return _JudgedThere(self._store, number)
 
     def log(self, app: str, *, upto: int | None = None) -> str:
         """From the agent's file; in its place why it cannot be read."""
@@ -197,6 +220,24 @@ class _OwnerThere:
             return 0  # of yesterday
         code = (found.answer or {}).get("code")
         return None if code is None else int(code)
+
+
+class _JudgedThere:
+    """A suite that the agent has judged; it ends what takes too long."""
+
+    def __init__(self, store: Store, request: int) -> None:
+        self._store, self._request = store, request
+
+    def poll(self) -> Said | None:
+        """As the agent told."""
+        found = self._store.launch_request(self._request)
+        answer = {"code": None} if found is None else found.answer or {}  # it is forgotten after a day
+        if "code" not in answer:
+            return None
+        return Said(outcome=answer.get("outcome", ""), errors=answer.get("errors", "its agent has ended"))
+
+    def end(self) -> None:
+        """It goes on: what it finds is only added to `ops.quality`."""
 
 
 def kill_this(settings: Settings, store: Store, app: str, driver: tuple[int, str]) -> int:

@@ -18,11 +18,14 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 from airflow.triggers.shared_stream import SharedStreamProducer
 
 from deltaworks.control import ClosedPartition, Store
-from deltaworks.settings import ROOT, Settings
+from deltaworks.errors import ControlError, DeltaworksError
+from deltaworks.settings import Settings
 from deltaworks.supervise.assets import ClosedPartitionStream, PartitionClosedTrigger, closed
-from deltaworks.supervise.launch import driver_environment
+from deltaworks.supervise.judging import Said, Wanted
+from deltaworks.supervise.launcher import BeingJudged, launcher_of
 from deltaworks.supervise.stream import QUIET_SECONDS
 
+POLL_SECONDS = 0.5
 RUN_SECONDS_MAX = 3600.0
 """So long a suite may be judged; then nobody knows."""
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -69,9 +72,9 @@ class ValidateOperator(BaseOperator):
 
     ui_color = "#f4e3ec"
 
-    def __init__(self, *, table: str, project: Path, **kwargs: Any) -> None:
+    def __init__(self, *, app: str, table: str, project: Path, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.table, self.project = table, str(project)
+        self.app, self.table, self.project = app, table, str(project)
 
     def execute(self, context: Context) -> NoReturn:
         """Find out what it is for, then wait in the triggerer."""
@@ -80,26 +83,33 @@ class ValidateOperator(BaseOperator):
         self.log.info("%s for %s", self.table, ", ".join(days) or ("the night" if by_schedule else "whoever asked"))
         self.defer(
             trigger=ValidateTrigger(
-                table=self.table, project=self.project, days=days, by_schedule=by_schedule, deferred_at=time.time()
+                app=self.app,
+                table=self.table,
+                project=self.project,
+                days=days,
+                by_schedule=by_schedule,
+                deferred_at=time.time(),
             ),
             method_name="execute",  # never: the trigger ends the task
         )
 
 
 class ValidateTrigger(BaseTrigger):
-    """Runs `deltaworks quality run` once it is its turn, and ends the task by its verdict.
+    """Has `deltaworks quality run` run, where the lake is, once it is its turn, and ends the task by its verdict.
 
     A trigger that Airflow moves or starts again has it judged again, which only adds to `ops.quality`.
     """
 
-    def __init__(self, *, table: str, project: str, days: Sequence[str], by_schedule: bool, deferred_at: float) -> None:
+    def __init__(
+        self, *, app: str, table: str, project: str, days: Sequence[str], by_schedule: bool, deferred_at: float
+    ) -> None:
         BaseTrigger.__init__(self)
-        self.table, self.project, self.days = table, project, list(days)
+        self.app, self.table, self.project, self.days = app, table, project, list(days)
         self.by_schedule, self.deferred_at = by_schedule, deferred_at
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where this class is and what it is made of."""
-        names = ("table", "project", "days", "by_schedule", "deferred_at")
+        names = ("app", "table", "project", "days", "by_schedule", "deferred_at")
         return ("deltaworks.supervise.validate.ValidateTrigger", {name: getattr(self, name) for name in names})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -112,30 +122,23 @@ class ValidateTrigger(BaseTrigger):
 
     async def _judged(self) -> TriggerEvent:
         settings = Settings.load(Path(self.project))
-        process = await asyncio.create_subprocess_exec(
-            *self._command(settings), cwd=ROOT, env=driver_environment(settings), stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        wanted = Wanted(table=self.table, days=tuple(self.days), night=self.by_schedule)
         try:
-            async with asyncio.timeout(RUN_SECONDS_MAX):
-                said, errors = await process.communicate()
+            with Store(settings.control_dsn()) as store:
+                judging = await asyncio.to_thread(launcher_of(settings, store).judge, self.app, wanted)
+                said = await _end_of(judging)
         except TimeoutError:
             self.log.error("%s: not judged within %.0f s, so nobody knows.", self.table, RUN_SECONDS_MAX)
             return TaskFailedEvent()
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()
+        except (DeltaworksError, OSError) as error:
+            self.log.error("%s is not judged: %s", self.table, error)
+            return TaskFailedEvent()
         try:
-            outcome = json.loads(said)
+            outcome = json.loads(said.outcome)
         except ValueError:
-            self.log.error("%s is not judged: %s", self.table, errors.decode(errors="replace").strip()[-2_000:])
+            self.log.error("%s is not judged: %s", self.table, said.errors[-2_000:])
             return TaskFailedEvent()
         return self._event(outcome)
-
-    def _command(self, settings: Settings) -> list[str]:
-        command = [str(settings.spark_python), "-m", "deltaworks.cli", "--project", str(settings.project)]
-        days = [part for day in self.days for part in ("--day", day)]
-        return [*command, "quality", "run", self.table, "--json", *days, *(["--night"] if self.by_schedule else [])]
 
     def _event(self, outcome: Mapping[str, Any]) -> TriggerEvent:
         """End the task by the verdict: what nobody could say is no success."""
@@ -149,6 +152,20 @@ class ValidateTrigger(BaseTrigger):
             return TaskSuccessEvent(xcoms=xcoms)
         self.log.error("%s", told)
         return TaskFailedEvent(xcoms=xcoms)
+
+
+async def _end_of(judging: BeingJudged) -> Said:
+    """Wait for what it says; raises TimeoutError. A control store that is away is waited for."""
+    try:
+        async with asyncio.timeout(RUN_SECONDS_MAX):
+            while True:
+                with suppress(ControlError):
+                    said = await asyncio.to_thread(judging.poll)
+                    if said is not None:
+                        return said
+                await asyncio.sleep(POLL_SECONDS)
+    finally:
+        judging.end()
 
 
 def _slot() -> asyncio.Semaphore:

@@ -16,6 +16,7 @@ from deltaworks.errors import ControlError, StackError
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import launch, launcher
 from deltaworks.supervise.agent import BEAT, Agent
+from deltaworks.supervise.judging import Wanted
 from deltaworks.supervise.launcher import AtAgent, Beside, launcher_of, running
 from deltaworks.supervise.watch import judged, look
 from tests.scratch_postgres import ScratchPostgres
@@ -248,6 +249,22 @@ def test_an_old_request_is_not_done_and_an_owner_whose_agent_is_gone_has_ended(
     found = store.launch_request(number)
     assert found is not None
     assert found.answer == {"pid": 4711, "code": -9}
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_suite_is_judged_there_and_what_it_said_is_told(settings: Settings, there: AtAgent) -> None:
+    """Its words are those of a person; what it said and its errors come back apart."""
+    settings.spark_python.unlink()
+    settings.spark_python.write_text('#!/bin/sh\necho "$@"\necho gone wrong >&2\n')
+    settings.spark_python.chmod(0o755)
+
+    judging = there.judge("shop", Wanted(table="gold.carts", days=("2026-11-20",)))
+    wait_for(lambda: judging.poll() is not None)
+
+    said = judging.poll()
+    assert said is not None
+    assert said.outcome.endswith("quality run gold.carts --json --day 2026-11-20")
+    assert said.errors == "gone wrong"
 
 
 @pytest.mark.usefixtures("agent")

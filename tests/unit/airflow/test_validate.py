@@ -14,6 +14,7 @@ from deltaworks.control import Store
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise import assets, validate
 from deltaworks.supervise.assets import ClosedPartitionStream
+from deltaworks.supervise.judging import Wanted
 from deltaworks.supervise.validate import DaysToJudge, DayToJudgeTrigger, ValidateTrigger
 from tests.unit.airflow.triggers import ended, of_run
 
@@ -124,8 +125,8 @@ def test_a_run_ends_by_its_verdict(settings: Settings, verdict: str, event: type
 
 def test_the_command_is_that_of_a_person(settings: Settings) -> None:
     """With the days that the run is for, or what is judged each night."""
-    days = trigger(settings, "2026-11-20", "2026-11-21")._command(settings)
-    night = trigger(settings, by_schedule=True)._command(settings)
+    days = Wanted(table=TABLE, days=("2026-11-20", "2026-11-21")).command(settings)
+    night = Wanted(table=TABLE, night=True).command(settings)
 
     assert days[5:] == ["quality", "run", TABLE, "--json", "--day", "2026-11-20", "--day", "2026-11-21"]
     assert night[5:] == ["quality", "run", TABLE, "--json", "--night"]
@@ -153,8 +154,9 @@ def test_triggers_are_made_again_from_what_they_say_of_themselves(settings: Sett
 def trigger(settings: Settings, *days: str, by_schedule: bool = False) -> ValidateTrigger:
     """The trigger of a run for these days."""
     made = ValidateTrigger(
-        table=TABLE, project=str(settings.project), days=days, by_schedule=by_schedule, deferred_at=time.time()
-    )
+        app="shop", table=TABLE, project=str(settings.project), days=days, by_schedule=by_schedule,
+        deferred_at=time.time(),
+    )  # fmt: skip
     return of_run(made, f"validate__{TABLE}")
 
 
