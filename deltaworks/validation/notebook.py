@@ -19,6 +19,7 @@ from great_expectations.checkpoint import UpdateDataDocsAction
 from great_expectations.core import ExpectationSuite
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import load
@@ -75,6 +76,8 @@ def _theirs(suite: Suite) -> ExpectationSuite:
     made = ExpectationSuite(name=suite.name)
     for one in suite.expectations:
         made.add_expectation_configuration(
-            ExpectationConfiguration(type=one.type, kwargs=dict(one.kwargs), meta=dict(one.meta), severity=one.severity)
+            ExpectationConfiguration(
+                type=one.type, kwargs=dict(one.kwargs), meta=dict(one.meta), severity=FailureSeverity(one.severity)
+            )
         )
     return made

@@ -13,6 +13,7 @@ from great_expectations.core.expectation_validation_result import ExpectationVal
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.expectations.expectation import Expectation as Domain
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog
@@ -105,7 +106,7 @@ def _domain(one: Expectation, views: Mapping[str, str]) -> Domain | str:
     """The expectation as Great Expectations' own; the error's name where it takes no such arguments."""
     try:
         return ExpectationConfiguration(
-            type=one.type, kwargs=with_views(one, views), meta=dict(one.meta), severity=one.severity
+            type=one.type, kwargs=with_views(one, views), meta=dict(one.meta), severity=FailureSeverity(one.severity)
         ).to_domain_obj()
     except Exception as error:  # noqa: BLE001  # its own and pydantic's, whatever it does with arguments
         return type(error).__name__

@@ -54,7 +54,7 @@ class SuiteFiles(ExpectationsStore):
     def _update(self, key: Any, value: Any, **kwargs: Any) -> Any:
         """Write it first: what the project cannot have is refused, and nothing is kept of it."""
         self._save(value)
-        return super()._update(key, value, **kwargs)
+        return super()._update(key, value, **kwargs)  # type: ignore[no-untyped-call]  # the library gives it no types
 
     def _save(self, suite: ExpectationSuite) -> None:
         if self.catalog is None:
