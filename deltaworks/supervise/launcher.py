@@ -231,7 +231,7 @@ class _JudgedThere:
     def poll(self) -> Said | None:
         """As the agent told."""
         found = self._store.launch_request(self._request)
-        answer = {"code": None} if found is None else found.answer or {}  # it is forgotten after a day
+        answer: dict[str, Any] = {"code": None} if found is None else found.answer or {}  # it is forgotten after a day
         if "code" not in answer:
             return None
         return Said(outcome=answer.get("outcome", ""), errors=answer.get("errors", "its agent has ended"))

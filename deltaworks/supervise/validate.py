@@ -146,7 +146,7 @@ class ValidateTrigger(BaseTrigger):
             if one["verdict"] != "passed":
                 self.log.warning("%s %s: %s", one["severity"], one["expectation"], one["verdict"])
         told = f"{self.table}, version {outcome['version']}: {outcome['verdict']}. Pages: {outcome['pages']}"
-        xcoms = {"return_value": dict(outcome)}
+        xcoms: dict[str, Any] = {"return_value": dict(outcome)}
         if outcome["verdict"] == "passed":
             self.log.info("%s", told)
             return TaskSuccessEvent(xcoms=xcoms)

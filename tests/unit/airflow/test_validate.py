@@ -112,7 +112,9 @@ def test_a_day_is_given_to_its_validation_before_it_is_judged(store: Store, hold
 @pytest.mark.parametrize(
     ("verdict", "event"), [("passed", TaskSuccessEvent), ("failed", TaskFailedEvent), ("unknown", TaskFailedEvent)]
 )
-def test_a_run_ends_by_its_verdict(settings: Settings, verdict: str, event: type) -> None:
+def test_a_run_ends_by_its_verdict(
+    settings: Settings, verdict: str, event: type[TaskSuccessEvent | TaskFailedEvent]
+) -> None:
     """What nobody could say is no success; each verdict is in the return value."""
     outcome = {**OUTCOME, "verdict": verdict}
     python_that_says(settings, json.dumps(outcome))
