@@ -44,6 +44,7 @@ class Judging:
 
     def __init__(self, settings: Settings, wanted: Wanted) -> None:
         """Begin it; raises OSError where no process can be started."""
+        self._said: Said | None = None
         self._out = tempfile.TemporaryFile()  # noqa: SIM115  # it is open for as long as the process
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # the same
         self.process = subprocess.Popen(
@@ -53,17 +54,19 @@ class Judging:
 
     def poll(self) -> Said | None:
         """What it said; None while it is at it."""
-        if self.process.poll() is None:
-            return None
-        return Said(outcome=_text(self._out), errors=_text(self._errors))
+        if self._said is None and self.process.poll() is not None:
+            self._said = Said(outcome=_text(self._out), errors=_text(self._errors))
+        return self._said
 
     def end(self) -> None:
         """Kill it, with its JVM, if it is there still."""
         if self.process.poll() is None:
             processes.kill_session(self.process.pid)
             self.process.wait()
+        self.poll()  # which closes its files
 
 
 def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace").strip()
+    with file:
+        file.seek(0)
+        return file.read().decode(errors="replace").strip()
