@@ -11,7 +11,6 @@ from selenium.webdriver.support.ui import WebDriverWait
 from deltaworks.settings import Settings
 
 SECONDS_MAX = 120
-MISSING = 'no browser here: "apt-get install chromium chromium-driver"'
 
 
 def is_there() -> bool:
