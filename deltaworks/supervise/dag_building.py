@@ -7,7 +7,7 @@ file that does need the tables (maintenance.py).
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, TaskGroup, get_parsing_context
@@ -193,7 +193,8 @@ def _replay_dag(settings: Settings, table: Declared, cron: str | None) -> DAG:
 
 
 def _validate_dag(settings: Settings, table: Declared, *, holds: bool) -> DAG:
-    night = CronTriggerTimetable(_night(table.name), timezone="UTC")
+    # with a start date, or without that argument, the first run would be that of the night before, for all tables
+    night = CronTriggerTimetable(_night(table.name), timezone="UTC", run_immediately=timedelta(0))
     schedule: Any = night
     when = f"Each night (`{_night(table.name)}`, UTC)."
     if table.closes_days:
@@ -205,7 +206,6 @@ def _validate_dag(settings: Settings, table: Declared, *, holds: bool) -> DAG:
         description=f"Great Expectations judges the suite of {table.name}",
         doc_md=_VALIDATE_DOC.format(table=table.name, when=when, then=_HELD_DOC if holds else ""),
         schedule=schedule,
-        start_date=START,
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,

@@ -2,12 +2,14 @@ import asyncio
 import json
 import shutil
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import AssetOrTimeSchedule
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent
 
 from deltaworks.control import Store
@@ -61,6 +63,20 @@ def test_each_table_with_expectations_is_judged_at_a_minute_of_its_own() -> None
     assert isinstance(daily.timetable, AssetOrTimeSchedule)
     assert not isinstance(bag.dags["validate__silver.orders"].timetable, AssetOrTimeSchedule)
     assert "held back" not in (daily.doc_md or "")
+
+
+@pytest.mark.usefixtures("settings")
+def test_the_first_night_is_the_next_one() -> None:
+    """Else each table would be judged at the first start of all, when there is none yet."""
+    at_once = TimeRestriction(earliest=None, latest=None, catchup=False)
+
+    for dag in parse().dags.values():
+        kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))  # as the scheduler has it
+        first = kept.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=at_once)
+
+        assert kept.start_date is None
+        assert first is not None
+        assert first.run_after > datetime.now(UTC)
 
 
 @pytest.mark.usefixtures("holding")
