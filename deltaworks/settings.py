@@ -160,7 +160,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             values["topics"] = _each(_toml(topics), TopicSettings, str(topics))
         values |= _from(env, values.get("processes", {})) | {"project": folder} | given
         values["data"] = Path(values["data"]).resolve()
-        return _checked(values, cls, str(file))
+        found = _checked(values, cls, str(file))
+        if found.listen != LOOPBACK and found.place == "machine":
+            finding = f"{found.listen} is more than this machine, and Kafka and Connect ask for no password"
+            raise SettingsError(f"{file} listen", finding, f"Take it out: {LOOPBACK} is what it is without a word")
+        return found
 
     def changed(self, **values: Any) -> Self:
         """The same settings but for these."""

@@ -12,13 +12,13 @@ import typer
 from deltaworks.cli import show
 from deltaworks.cli.actors import By, user
 from deltaworks.cli.context import settings
-from deltaworks.errors import QualityError
+from deltaworks.errors import DeltaworksError, QualityError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.catalog import Catalog
     from deltaworks.quality.planning import When
-    from deltaworks.quality.verdict import Outcome
+    from deltaworks.quality.verdict import Outcome, Verdict
 
 _EXIT = {"passed": 0, "failed": 1, "unknown": 3}
 _DAY = ["%Y-%m-%d"]
@@ -60,9 +60,17 @@ def run(
     if suite.waived:
         raise QualityError(table, f"its suite is waived: {suite.waived}", "There is nothing to judge")
     days = sorted({one.date().isoformat() for one in day or []})
-    outcome = _validated(now, found, table, days=days, occasion="day" if days else "schedule" if night else None)
-    if days:
-        _judge_days(now, outcome)
+    try:
+        outcome = _validated(now, found, table, days=days, occasion="day" if days else "schedule" if night else None)
+    except DeltaworksError as error:
+        _judge_days(now, table, days, "unknown", reason=error.finding)
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever Spark, Arrow or Great Expectations raise
+        name = _name_of(error)  # its text may quote a row
+        _judge_days(now, table, days, "unknown", reason=name)
+        raise QualityError(table, f"cannot be judged ({name})", "See the log of its Spark, quality.log") from None
+    verdict, reason = outcome.of_days
+    _judge_days(now, table, days, verdict, reason=reason)
     _tell(outcome, now, as_json=as_json)
     raise typer.Exit(_EXIT[outcome.verdict])
 
@@ -95,13 +103,22 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _judge_days(now: Settings, outcome: "Outcome") -> None:
+def _name_of(error: Exception) -> str:
+    """What Python and Spark call it."""
+    condition = error.getCondition() if hasattr(error, "getCondition") else None
+    return " ".join(filter(None, [type(error).__name__, condition]))
+
+
+def _judge_days(now: Settings, table: str, days: Sequence[str], verdict: "Verdict", *, reason: str) -> None:
     """Tell the control store, which holds days back or lets them go."""
+    if not days:
+        return
     from deltaworks.control import Store
 
     with Store(now.control_dsn()) as store:
-        for day in outcome.days:
-            store.judge_partition(outcome.table, day, outcome.verdict, reason=outcome.reason)
+        for day in days:
+            if not store.judge_partition(table, day, verdict, reason=reason):
+                raise QualityError(f"{table} {day}", "no such day is closed", "Give one that is, or none")
 
 
 def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
@@ -146,7 +163,13 @@ def held(as_json: _Json = False) -> None:
 
     with Store(settings().control_dsn()) as store:
         found = store.held_partitions()
-    rows = [{"table": one.table_name, "day": one.partition, "verdict": one.verdict, "why": one.reason} for one in found]
+    rows = [
+        {
+            "table": one.table_name, "day": one.partition, "verdict": one.verdict or "not judged",
+            "why": one.reason or "its validation has not ended",
+        }
+        for one in found
+    ]  # fmt: skip
     show.listing(rows, title="held back", as_json=as_json, empty="no day is")
     if rows:
         raise typer.Exit(1)

@@ -88,9 +88,10 @@ class ClosedPartitions(Database):
         return bool(self._all(note, values, _CLOSED))
 
     def held_partitions(self) -> list[ClosedPartition]:
-        """List the partitions of all tables that are held back by what was said of them, in order."""
+        """List the partitions of all tables that are held back, in order: by their verdict, or as there is none yet."""
         query = """
             select {columns} from closed_partitions
-            where announced_at is null and verdict in ('failed', 'unknown')
+            where announced_at is null
+            and (verdict in ('failed', 'unknown') or (asked_at is not null and verdict is null))
             order by table_name, partition collate "C" """
         return self._all(query, {}, _CLOSED)

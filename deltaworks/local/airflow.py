@@ -34,6 +34,8 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def run(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     """Become Airflow's own command line, for this stack; raises StackError where there is no Airflow yet."""
+    if settings.place == "containers":
+        raise StackError("Airflow", "is in containers of its own", "Use its pages, or its REST interface")
     if not (settings.data / "airflow" / "airflow.cfg").is_file():
         raise StackError(str(settings.data), "has no Airflow yet", 'Run "deltaworks up airflow"')
     command = _command(settings, *arguments)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from deltaworks import documents
+from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
 from deltaworks.quality.compiling import Compiled, compiled
 from deltaworks.suites import Expectation, Suite, shown_path
@@ -94,6 +95,9 @@ def is_held(project: Path, table: str) -> bool:
     file = project / shown
     document = documents.read(file, shown) if file.is_file() else None
     found = document.get("expectations") if isinstance(document, Mapping) else None
+    if found is None and not (isinstance(document, Mapping) and document.get("waived")):
+        # half of a file that is just being written must not let a day go
+        raise DeclarationError(shown, "has no expectations", "Write expectations: [...], or waived: and why")
     return any(_holds(one) for one in found or [] if isinstance(one, Mapping))
 
 

@@ -45,11 +45,27 @@ class Outcome:
     @property
     def verdict(self) -> Verdict:
         """Of all that is critical: failed if something is, else unknown if something is, else passed."""
-        found = {one.verdict for one in self.judged if one.severity == "critical"}
-        return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+        return _verdict(self._critical())
 
     @property
     def reason(self) -> str:
         """Why the verdict is not `passed`: names of expectations, no values; empty where it is."""
-        wrong = [one for one in self.judged if one.severity == "critical" and one.verdict != "passed"]
-        return ", ".join(dict.fromkeys(f"{one.name} {one.verdict}" for one in wrong))
+        return _reason(self._critical())
+
+    @property
+    def of_days(self) -> tuple[Verdict, str]:
+        """The same of what holds days back, with the reason."""
+        holding = [one for one in self._critical() if one.expectation.meta.get("then") == "hold"]
+        return _verdict(holding), _reason(holding)
+
+    def _critical(self) -> list[Judged]:
+        return [one for one in self.judged if one.severity == "critical"]
+
+
+def _verdict(judged: Sequence[Judged]) -> Verdict:
+    found = {one.verdict for one in judged}
+    return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+
+
+def _reason(judged: Sequence[Judged]) -> str:
+    return ", ".join(dict.fromkeys(f"{one.name} {one.verdict}" for one in judged if one.verdict != "passed"))

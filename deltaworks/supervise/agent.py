@@ -5,6 +5,7 @@ and tells every second how each app's driver is. It decides nothing: who is to r
 SIGTERM: the apps drain, as at "deltaworks down", and the agent's next start wants them running again.
 """
 
+import fcntl
 import signal
 import socket
 import subprocess
@@ -12,13 +13,15 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from deltaworks.control import LaunchRequest, Store
-from deltaworks.errors import ControlError, DeltaworksError
-from deltaworks.local.private import private_folder
+from deltaworks.errors import ControlError, DeltaworksError, StackError
+from deltaworks.local.private import open_log, private_folder
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
 from deltaworks.supervise.judging import Judging, Wanted
@@ -32,6 +35,7 @@ JUDGE_SECONDS_MAX = 3600.0
 BEAT = "agent.beat"
 """Below the data folder's `run`: written each time that all was told; a health check looks at its age."""
 _FORGET_SECONDS = 3600.0
+_OUTCOME_MAX = 500_000  # characters, of what the control store takes
 _LOST = -9  # exit code of an owner whose agent ended: the container's end is a SIGKILL for all in it
 
 
@@ -44,6 +48,7 @@ class Agent:
         self._judgings: dict[int, tuple[Judging, float]] = {}
         self._told_at = self._forgot_at = float("-inf")
         self._blind = False
+        self._call = uuid.uuid4()
 
     def begin(self) -> None:
         """Want the apps running that the end of an earlier agent stopped; owners of its are lost."""
@@ -69,7 +74,7 @@ class Agent:
 
     def step(self) -> None:
         """Do what was asked for, then tell how the drivers are if it is time. Raises ControlError."""
-        while (request := self._store.take_request(call=uuid.uuid4())) is not None:
+        while (request := self._take()) is not None:
             self._do(request)
         self._ended_owners()
         self._ended_judgings()
@@ -83,6 +88,12 @@ class Agent:
         if now - self._forgot_at >= _FORGET_SECONDS:
             self._store.forget_requests()
             self._forgot_at = now
+
+    def _take(self) -> LaunchRequest | None:
+        """The next request; the same one again where its answer was lost on the way."""
+        request = self._store.take_request(call=self._call)
+        self._call = uuid.uuid4()
+        return request
 
     def _do(self, request: LaunchRequest) -> None:
         """Do one request and answer it; what went wrong is an answer too, unless the control store is away."""
@@ -133,7 +144,8 @@ class Agent:
                 judging.end()
             if (said := judging.poll()) is not None:
                 code = judging.process.returncode
-                self._store.answer_request(number, answer={"code": code, **asdict(said)})
+                outcome = said.outcome if len(said.outcome) <= _OUTCOME_MAX else ""
+                self._store.answer_request(number, answer={"code": code, "outcome": outcome, "errors": said.errors})
                 del self._judgings[number]
 
     def _tell(self, app: str) -> None:
@@ -156,7 +168,7 @@ def main() -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         settings = Settings.load()
-        with Store(settings.control_dsn(), application="deltaworks agent") as store:
+        with _alone(settings), Store(settings.control_dsn(), application="deltaworks agent") as store:
             _say(f"the agent of {socket.gethostname()} begins")
             Agent(settings, store).serve(stopping)
         became = launch.stop_all(settings, seconds_max=DRAIN_SECONDS_MAX)
@@ -165,6 +177,20 @@ def main() -> int:
         return 3
     _say("; ".join(f"{app} {how}" for app, how in sorted(became.items())) or "no driver ran")
     return 0
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """One agent for a lake: to another one the drivers of the first would look dead."""
+    private_folder(settings.run)
+    with open_log(settings.run / "agent.lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackError(
+                "driver host", "another agent works on this lake", "Let that one work, or stop it"
+            ) from None
+        yield
 
 
 def _say(text: str) -> None:

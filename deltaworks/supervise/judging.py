@@ -10,6 +10,9 @@ from deltaworks import processes
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.launch import driver_environment
 
+_ERRORS_MAX = 2_000
+"""So many characters of what went wrong are told."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -55,7 +58,7 @@ class Judging:
     def poll(self) -> Said | None:
         """What it said; None while it is at it."""
         if self._said is None and self.process.poll() is not None:
-            self._said = Said(outcome=_text(self._out), errors=_text(self._errors))
+            self._said = Said(outcome=_text(self._out), errors=_text(self._errors)[-_ERRORS_MAX:])
         return self._said
 
     def end(self) -> None:

@@ -223,6 +223,8 @@ class _Orders:
                 self._owner = self._launcher.start_owner(last)
             except OSError as error:  # no memory, no process left, no Python
                 return f"an owner cannot be started ({error.strerror})"
+            except StackError as error:  # the same, on the host where the lake is
+                return f"an owner cannot be started ({error.finding})"
         self._lonely_since = waited if self._lonely_since is None else self._lonely_since
         if waited - self._lonely_since > LONELY_SECONDS_MAX:
             return f"app {app} had no driver for {LONELY_SECONDS_MAX:.0f} s"

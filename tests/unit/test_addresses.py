@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.errors import SettingsError
 from deltaworks.local import airflow, connect, credentials, kafka, postgres
 from deltaworks.local.stack import all_parts
 from deltaworks.settings import ROOT, Settings
@@ -16,9 +17,15 @@ def load(folder: Path, **given: object) -> Settings:
     return Settings.load(ROOT, environment={}, data=folder, **given)
 
 
+def test_a_machine_listens_on_loopback_alone(tmp_path: Path) -> None:
+    """Kafka and Connect would be open to all who reach it."""
+    with pytest.raises(SettingsError, match="listen: 0.0.0.0 is more than this machine"):
+        load(tmp_path, listen="0.0.0.0")  # noqa: S104  # refused
+
+
 def test_parts_are_found_at_their_hosts_and_listen_where_told(tmp_path: Path) -> None:
     """Kafka says its host to clients, Connect to workers; Airflow's parts find its pages' server."""
-    settings = load(tmp_path, listen="10.0.0.2", **HOSTS)
+    settings = load(tmp_path, listen="10.0.0.2", place="containers", **HOSTS)
     credentials.generate(settings)
 
     kafka.write_config(settings)
@@ -68,7 +75,7 @@ def test_postgres_lets_neighbours_in_only_where_it_listens_for_them(
     tmp_path: Path, listen: str, *, lets_in_neighbours: bool
 ) -> None:
     """On loopback nobody else may come in, whatever listens."""
-    settings = load(tmp_path, listen=listen)
+    settings = load(tmp_path, listen=listen, place="containers")
     (tmp_path / "control").mkdir()
     (tmp_path / "control" / "PG_VERSION").write_text("18")
 

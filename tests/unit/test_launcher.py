@@ -236,6 +236,17 @@ def test_an_agent_that_comes_back_adopts_what_lives(
     assert adopted.pid == driver.pid
 
 
+@pytest.mark.usefixtures("agent")
+def test_a_lake_has_one_agent(settings: Settings) -> None:
+    """To another one, in another container, the first one's drivers would look dead."""
+    command = [sys.executable, "-m", "deltaworks.supervise.agent"]
+
+    second = subprocess.run(command, cwd=ROOT, env=settings.inherited(), capture_output=True, text=True, check=False)
+
+    assert second.returncode == 3
+    assert "another agent works on this lake" in second.stdout
+
+
 def test_an_old_request_is_not_done_and_an_owner_whose_agent_is_gone_has_ended(
     settings: Settings, store: Store
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from deltaworks import suites
 from deltaworks.engine.datasets import dataset_of
 from deltaworks.errors import DeclarationError, QualityError
+from deltaworks.quality.planning import is_held
 from deltaworks.quality.verdict import Judged, Outcome, Verdict
 from deltaworks.suites import Expectation, Severity
 from deltaworks.validation import told
@@ -20,9 +21,10 @@ from deltaworks.validation.pages import server
 COLUMNS = ("day", "orders")
 
 
-def judged(verdict: Verdict, severity: Severity = "critical", column: str = "day") -> Judged:
+def judged(verdict: Verdict, severity: Severity = "critical", column: str = "day", then: str = "tell") -> Judged:
     """An expectation with a verdict."""
-    one = Expectation(type="expect_column_values_to_not_be_null", kwargs={"column": column}, severity=severity, meta={})
+    meta, kwargs = {"then": then}, {"column": column}
+    one = Expectation(type="expect_column_values_to_not_be_null", kwargs=kwargs, severity=severity, meta=meta)
     return Judged(expectation=one, verdict=verdict, result="{}")
 
 
@@ -48,6 +50,27 @@ def test_what_nobody_knows_is_not_passed() -> None:
     assert reason == (
         "expect_column_values_to_not_be_null(day) unknown, expect_column_values_to_not_be_null(orders) failed"
     )
+
+
+def test_a_day_is_held_by_what_holds_days_alone() -> None:
+    """What only fails the run has no say in it."""
+    told_only = outcome(judged("failed"), judged("passed", column="orders", then="hold"))
+    holding = outcome(judged("passed"), judged("unknown", column="orders", then="hold"))
+
+    assert (told_only.verdict, told_only.of_days) == ("failed", ("passed", ""))
+    assert holding.of_days == ("unknown", "expect_column_values_to_not_be_null(orders) unknown")
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing yet", "name: gold.carts"])
+def test_half_a_suite_lets_no_day_go(tmp_path: Path, text: str | None) -> None:
+    """A file that is just being written, or is away for a moment, is no suite that holds nothing back."""
+    file = tmp_path / "expectations/gold/carts.yml"
+    file.parent.mkdir(parents=True)
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(DeclarationError, match="has no expectations"):
+        is_held(tmp_path, "gold.carts")
 
 
 def test_each_expectation_is_a_row_for_each_day(tmp_path: Path) -> None:

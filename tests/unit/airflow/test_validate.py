@@ -120,8 +120,10 @@ def test_a_day_is_given_to_its_validation_before_it_is_judged(store: Store, hold
 
     first = given(DaysToJudge(table=TABLE, project=holding.project))
     store.ask_partition(TABLE, "2026-11-20")
+    held = [(one.partition, one.verdict) for one in store.held_partitions()]
 
     assert first == "2026-11-20"
+    assert held == [("2026-11-20", None)], "nobody has judged it"
     assert given(DaysToJudge(table=TABLE, project=holding.project)) is None
 
 
