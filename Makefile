@@ -1,6 +1,6 @@
 # Bare `make` lists what there is. Everything is done by the programs in bin/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test test-compose test-terraform proof lint pins clean
+.PHONY: help setup demo down test test-terraform test-compose proof lint pins clean
 
 PYTHON ?= python3
 UPGRADE ?=

@@ -1,6 +1,7 @@
 """What the documentation tells people to type is taken, and names what is there."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,7 +9,9 @@ from deltaworks import catalog
 from deltaworks.analyst import connect
 from deltaworks.engine.turns import Turns
 from deltaworks.errors import QueryError
+from deltaworks.quality.verdict import Outcome
 from deltaworks.settings import ROOT, Settings
+from deltaworks.validation import told
 from tests.documented import Shown, shown, understood
 from tests.empty_shop import empty_shop
 
@@ -35,12 +38,21 @@ def test_there_are_commands() -> None:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Give a lake with all tables of the shop, as they begin, in which one turn was told."""
+    """Give a lake with all tables of the shop, as they begin, in which one turn was told, and a suite was judged."""
     settings = empty_shop(tmp_path_factory.mktemp("data"))
     turns = Turns(app="shop", epoch=1, lake=settings.lake, guard=lambda: None)
     with turns.measure("gold.daily_orders") as watch:
         watch.rows = 0
     turns.tell()
+    judged = Outcome(
+        run_id="r",
+        judged_at=datetime(2026, 11, 20, tzinfo=UTC),
+        table="gold.daily_orders",
+        version=0,
+        days=(),
+        judged=(),
+    )
+    told.tell(settings.lake, judged)
     return settings
 
 

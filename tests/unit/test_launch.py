@@ -247,6 +247,7 @@ def test_a_driver_inherits_nothing_of_airflow(settings: Settings, monkeypatch: p
 
     assert {name for name in environment if "AIRFLOW" in name} == {
         "DELTAWORKS_PORT_AIRFLOW",
+        "DELTAWORKS_HOST_AIRFLOW",
         "DELTAWORKS_AIRFLOW_PYTHON",
     }
     assert environment["DELTAWORKS_DATA"] == str(settings.data)
