@@ -13,7 +13,6 @@ import yaml
 from deltaworks.errors import DeclarationError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
-_BaseDumper: Any = yaml.SafeDumper
 
 
 class Mapping(dict[str, Any]):
@@ -22,14 +21,16 @@ class Mapping(dict[str, Any]):
     line: int = 0
 
 
-class _Dumper(_BaseDumper):  # type: ignore[misc]  # as the loader's below, so that both may have their own resolvers
+class _Dumper(yaml.SafeDumper):
     """Quotes what the loader would not take for text, and nothing else."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # the library's signature
+    def ignore_aliases(self, data: Any) -> bool:
         """Write what is there twice twice."""
+        del data
         return True
+
+
+_Dumper.yaml_implicit_resolvers = {}  # not those of its base
 
 
 class _Loader(_Base):  # type: ignore[misc]  # its base is chosen above

@@ -163,7 +163,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         found = _checked(values, cls, str(file))
         if found.listen != LOOPBACK and found.place == "machine":
             finding = f"{found.listen} is more than this machine, and Kafka and Connect ask for no password"
-            raise SettingsError(f"{file} listen", finding, f"Take it out: {LOOPBACK} is what it is without a word")
+            raise SettingsError("listen", finding, f"Take it out: {LOOPBACK} is what it is without a word")
         return found
 
     def changed(self, **values: Any) -> Self:

@@ -22,7 +22,8 @@ LONG = (
 """Files that take minutes: they begin first, so that the processes of a group end together."""
 TURNS = 3
 """In one run of so many it is the turn of what is slow because Spark writes tables in it, a second each time: of each
-test by Spark that has a sister on the other commit path, and of the walk by Spark. `--whole` runs all of it."""
+test by Spark that has a sister on the other commit path, and of the walk by Spark; of many cases of one test it is the
+turn of one of so many. `--whole` runs all of it."""
 WALK = "walk_by_spark"
 """A fixture that takes a minute: all that needs it has the same turn."""
 

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+from deltaworks.settings import ROOT
+
 TINY = Path(__file__).parent / "tiny"
 
 
@@ -30,6 +32,12 @@ class Project:
         """Write a file, and the folders that it needs."""
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text)
+
+    def take_dags(self, *names: str) -> None:
+        """Copy files of this checkout's dags/."""
+        (self.folder / "dags").mkdir(exist_ok=True)
+        for name in names:
+            shutil.copy(ROOT / "dags" / f"{name}.py", self.folder / "dags")
 
     def delete(self, path: str) -> None:
         """Delete a file or folder that is there."""

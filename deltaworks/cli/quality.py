@@ -1,6 +1,5 @@
 """`deltaworks quality`: suites judged by Great Expectations itself, its pages, and the days that are held back."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -83,11 +82,11 @@ def _validated(
 
     with turn(now), _quietly(), recomputing(now, name="quality") as (spark, _):
         # slow to load: not before it is this one's turn
+        from deltaworks.validation import ops_quality
         from deltaworks.validation import run as running
-        from deltaworks.validation import told
 
         outcome = running.validate(spark, now, found, table, days=days, occasion=occasion)
-        told.tell(now.lake, outcome)
+        ops_quality.tell(now.lake, outcome)
     return outcome
 
 
@@ -129,7 +128,7 @@ def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
             "table": outcome.table, "version": outcome.version, "days": list(outcome.days), "verdict": outcome.verdict,
             "reason": outcome.reason, "run_id": outcome.run_id, "pages": str(pages), "expectations": rows,
         }  # fmt: skip
-        print(json.dumps(whole))  # noqa: T201  # a program reads this line
+        show.document(whole)
         return
     show.listing(rows, title=f"{outcome.table}, version {outcome.version}: {outcome.verdict}", as_json=False)
     show.out.print(f"pages: {pages}", markup=False, soft_wrap=True)

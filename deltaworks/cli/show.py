@@ -38,11 +38,16 @@ _STYLES = {
 _VERDICT = re.compile(r"([\w-]+)(?=$|(: )| \d| a transaction)")
 
 
+def document(value: object) -> None:
+    """Print a value as JSON."""
+    # print, not Rich: a program reads this, so no wrapping and no colour
+    print(json.dumps(value, default=_plain, indent=2))  # noqa: T201  # the output is for programs
+
+
 def listing(rows: Sequence[Mapping[str, object]], *, title: str, as_json: bool, empty: str = "nothing yet") -> None:
     """Print rows that share their keys; numbers to the right, verdicts in colour."""
     if as_json:
-        # print, not Rich: a program reads this, so no wrapping and no colour
-        print(json.dumps(list(rows), default=_plain, indent=2))  # noqa: T201  # the listing is the output
+        document(list(rows))
         return
     if not rows:
         out.print(f"{title}: {empty}")

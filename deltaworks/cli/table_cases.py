@@ -1,6 +1,5 @@
 """`deltaworks table test`: run the cases of tables."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +49,7 @@ def run_cases(
                 _print(rows[-1], differences)
     failed = sum(row["verdict"] == "failed" for row in rows)
     if as_json:
-        print(json.dumps(rows, indent=2))  # noqa: T201  # the output is for programs
+        show.document(rows)
     else:
         cases_said = "1 case" if len(rows) == 1 else f"{len(rows)} cases"
         show.out.print(f"{cases_said}, {failed} failed", style="red" if failed else "green")

@@ -94,8 +94,6 @@ def show_table(
     as_json: _Json = False,
 ) -> None:
     """Show everything that a table declares, with its columns, and which way its transform was computed last."""
-    import json
-
     from deltaworks.catalog import load
     from deltaworks.catalog.describing import described
     from deltaworks.cli.profile import way_of
@@ -105,7 +103,7 @@ def show_table(
     facts = described(catalog, name)
     facts["computed"] = None if catalog[name].transform is None else way_of(given.lake, name)
     if as_json:
-        print(json.dumps(facts, indent=2, default=str))  # noqa: T201  # the output is for programs
+        show.document(facts)
         return
     columns, expectations = facts.pop("columns"), facts.pop("expectations")
     assert isinstance(columns, list)

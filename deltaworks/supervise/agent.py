@@ -24,14 +24,13 @@ from deltaworks.errors import ControlError, DeltaworksError, StackError
 from deltaworks.local.private import open_log, private_folder
 from deltaworks.settings import Settings
 from deltaworks.supervise import launch
-from deltaworks.supervise.judging import Judging, Wanted
+from deltaworks.supervise.judging import JUDGE_SECONDS_MAX, Judging, Wanted
 from deltaworks.supervise.launcher import kill_this
 from deltaworks.supervise.launches import last_launch
 
 POLL_SECONDS = 0.25  # how long a supervisor waits, at most, until its request is taken
 TELL_SECONDS = 1.0
 DRAIN_SECONDS_MAX = 30.0
-JUDGE_SECONDS_MAX = 3600.0
 BEAT = "agent.beat"
 """Below the data folder's `run`: written each time that all was told; a health check looks at its age."""
 _FORGET_SECONDS = 3600.0

@@ -1,15 +1,18 @@
 """A suite that is judged by `deltaworks quality run`, as a process of this machine."""
 
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 from deltaworks import processes
 from deltaworks.settings import ROOT, Settings
 from deltaworks.supervise.launch import driver_environment
 
+JUDGE_SECONDS_MAX = 3600.0
+"""So long a suite may be judged; then nobody knows."""
 _ERRORS_MAX = 2_000
 """So many characters of what went wrong are told."""
 
@@ -48,17 +51,19 @@ class Judging:
     def __init__(self, settings: Settings, wanted: Wanted) -> None:
         """Begin it; raises OSError where no process can be started."""
         self._said: Said | None = None
-        self._out = tempfile.TemporaryFile()  # noqa: SIM115  # it is open for as long as the process
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # the same
-        self.process = subprocess.Popen(
-            wanted.command(settings), cwd=ROOT, env=driver_environment(settings), stdin=subprocess.DEVNULL,
-            stdout=self._out, stderr=self._errors, start_new_session=True,
-        )  # fmt: skip
+        with ExitStack() as files:
+            self._out, self._errors = files.enter_context(TemporaryFile()), files.enter_context(TemporaryFile())
+            self.process = subprocess.Popen(
+                wanted.command(settings), cwd=ROOT, env=driver_environment(settings), stdin=subprocess.DEVNULL,
+                stdout=self._out, stderr=self._errors, start_new_session=True,
+            )  # fmt: skip
+            self._files = files.pop_all()  # open for as long as it runs
 
     def poll(self) -> Said | None:
         """What it said; None while it is at it."""
         if self._said is None and self.process.poll() is not None:
-            self._said = Said(outcome=_text(self._out), errors=_text(self._errors)[-_ERRORS_MAX:])
+            with self._files:
+                self._said = Said(outcome=_text(self._out), errors=_text(self._errors)[-_ERRORS_MAX:])
         return self._said
 
     def end(self) -> None:
@@ -70,6 +75,5 @@ class Judging:
 
 
 def _text(file: IO[bytes]) -> str:
-    with file:
-        file.seek(0)
-        return file.read().decode(errors="replace").strip()
+    file.seek(0)
+    return file.read().decode(errors="replace").strip()

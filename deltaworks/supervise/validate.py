@@ -21,13 +21,11 @@ from deltaworks.control import ClosedPartition, Store
 from deltaworks.errors import ControlError, DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import ClosedPartitionStream, PartitionClosedTrigger, closed
-from deltaworks.supervise.judging import Said, Wanted
+from deltaworks.supervise.judging import JUDGE_SECONDS_MAX, Said, Wanted
 from deltaworks.supervise.launcher import BeingJudged, launcher_of
 from deltaworks.supervise.stream import QUIET_SECONDS
 
 POLL_SECONDS = 0.5
-RUN_SECONDS_MAX = 3600.0
-"""So long a suite may be judged; then nobody knows."""
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
@@ -128,7 +126,7 @@ class ValidateTrigger(BaseTrigger):
                 judging = await asyncio.to_thread(launcher_of(settings, store).judge, self.app, wanted)
                 said = await _end_of(judging)
         except TimeoutError:
-            self.log.error("%s: not judged within %.0f s, so nobody knows.", self.table, RUN_SECONDS_MAX)
+            self.log.error("%s: not judged within %.0f s, so nobody knows.", self.table, JUDGE_SECONDS_MAX)
             return TaskFailedEvent()
         except (DeltaworksError, OSError) as error:
             self.log.error("%s is not judged: %s", self.table, error)
@@ -136,7 +134,7 @@ class ValidateTrigger(BaseTrigger):
         try:
             outcome = json.loads(said.outcome)
         except ValueError:
-            self.log.error("%s is not judged: %s", self.table, said.errors[-2_000:])
+            self.log.error("%s is not judged: %s", self.table, said.errors)
             return TaskFailedEvent()
         return self._event(outcome)
 
@@ -157,7 +155,7 @@ class ValidateTrigger(BaseTrigger):
 async def _end_of(judging: BeingJudged) -> Said:
     """Wait for what it says; raises TimeoutError. A control store that is away is waited for."""
     try:
-        async with asyncio.timeout(RUN_SECONDS_MAX):
+        async with asyncio.timeout(JUDGE_SECONDS_MAX):
             while True:
                 with suppress(ControlError):
                     said = await asyncio.to_thread(judging.poll)

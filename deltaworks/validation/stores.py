@@ -49,7 +49,8 @@ class SuiteFiles(ExpectationsStore):
     """Keeps suites, and writes one that is edited back to its file under `expectations/`."""
 
     catalog: Catalog | None = None
-    """Whose suites these are; None while they are loaded. Set for the process, as above."""
+    """Whose suites these are; None while they are loaded. Set for the process, as Great Expectations makes its
+    stores itself."""
 
     def _update(self, key: Any, value: Any, **kwargs: Any) -> Any:
         """Write it first: what the project cannot have is refused, and nothing is kept of it."""
@@ -84,7 +85,7 @@ class ResultsWithoutValues(ValidationResultsStore):
     """
 
     private: Mapping[str, frozenset[str]] = {}
-    """Set for the process, as Great Expectations makes its stores itself."""
+    """Set for the process, as above."""
 
     def store_validation_results(
         self, suite_validation_result: ExpectationSuiteValidationResult, *args: Any, **kwargs: Any

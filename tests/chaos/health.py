@@ -7,7 +7,6 @@ half a minute of when it can be known, or does not turn green by itself.
 """
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 from deltaworks.cli import show
 from deltaworks.control import Store
 from deltaworks.local import stack
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
 from tests.airflow_rest import Airflow
 from tests.running_stack import running_stack, wait_until
 from tests.stack.test_compute_again import DAYS, NOTES, known, said, send, tiny
@@ -156,9 +155,7 @@ def at_work() -> Iterator[Scene]:
         project = tiny(Path(folder) / "project")
         file = project.folder / "deltaworks.toml"
         file.write_text(f"behind_seconds = {BEHIND_SECONDS}\n{file.read_text()}")
-        (project.folder / "dags").mkdir(exist_ok=True)
-        for name in ("streams", "health"):
-            shutil.copy(ROOT / "dags" / f"{name}.py", project.folder / "dags")
+        project.take_dags("streams", "health")
         with running_stack(parts=("control", "kafka", "airflow"), project=project.folder) as settings:
             scene = Scene(settings, project)
             said(settings, "app", "start", "tiny")

@@ -10,7 +10,6 @@ five minutes for the day before. Exit code 1 if a run does not end well, tells t
 
 import json
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from typing import Any
 from deltaworks.analyst import connect
 from deltaworks.cli import show
 from deltaworks.control import Store
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
 from tests.airflow_rest import Airflow
 from tests.flows import START
 from tests.running_stack import running_stack, wait_until
@@ -103,9 +102,11 @@ class Scene:
         for table in BOTH:
             self.project.edit(f"tables/{table.replace('.', '/')}/transform.py", _WRONG, _RIGHT)
         said(self.settings, "app", "restart", "tiny")
-        for table in (NOTES, *BOTH):
-            dag = f"/api/v2/dags/replay__{table}"
-            wait_until(lambda dag=dag: self.airflow.ask(dag)[0] == 200, what=dag, seconds_max=SECONDS_MAX)  # type: ignore[misc]  # mypy does not know lambdas with defaults
+        dags = [f"/api/v2/dags/replay__{table}" for table in (NOTES, *BOTH)]
+        wait_until(
+            lambda: all(self.airflow.ask(dag)[0] == 200 for dag in dags), what="the DAGs are there",
+            seconds_max=SECONDS_MAX,
+        )  # fmt: skip
         threading.Thread(target=self._go_on, daemon=True).start()
 
     def end(self) -> None:
@@ -187,7 +188,7 @@ def a_week_cancelled(scene: Scene) -> str:
     """By Airflow's command line, cancelled once the first days are being computed: nothing is half done."""
     before = {table: scene.words(table, WEEK[:4]) for table in BOTH}
     number = _by_command_line(scene, VIEW)
-    wait_until(lambda: _deferred(scene, VIEW, number), what="days are being computed", seconds_max=SECONDS_MAX)
+    wait_until(lambda: _begun(scene, VIEW, number), what="days are being computed", seconds_max=SECONDS_MAX)
     status, answer = scene.airflow.ask(f"/api/v2/backfills/{number}/cancel", {}, method="PUT")
     assert status == 200, answer
     wait_until(
@@ -204,7 +205,7 @@ def a_week_cancelled(scene: Scene) -> str:
 def a_week_with_the_driver_killed(scene: Scene) -> str:
     """The same once more, and the aggregate's; the driver dies in the midst."""
     numbers = {table: _by_command_line(scene, table) for table in BOTH}
-    wait_until(lambda: _deferred(scene, VIEW, numbers[VIEW]), what="days are computed", seconds_max=SECONDS_MAX)
+    wait_until(lambda: _begun(scene, VIEW, numbers[VIEW]), what="days are computed", seconds_max=SECONDS_MAX)
     with Store(scene.settings.control_dsn()) as store:
         wait_until(lambda: bool(store.commands(kind="recompute", state="running")), what="it has begun")
         lease = store.lease("tiny")
@@ -249,7 +250,7 @@ def _by_command_line(scene: Scene, table: str) -> int:
     return max(int(one["id"]) for one in answer["backfills"])
 
 
-def _deferred(scene: Scene, table: str, number: int) -> bool:
+def _begun(scene: Scene, table: str, number: int) -> bool:
     """Whether some of its runs are at it."""
     return "running" in scene.states(table, number).values()
 
@@ -270,9 +271,7 @@ def at_work() -> Iterator[Scene]:
             project.edit(f"tables/{table.replace('.', '/')}/transform.py", _RIGHT, _WRONG)
         file = project.folder / "deltaworks.toml"
         file.write_text(f'{file.read_text()}\n[replays]\n"{AGGREGATE}" = "*/5 * * * *"\n')
-        (project.folder / "dags").mkdir(exist_ok=True)
-        for name in ("streams", "replay"):
-            shutil.copy(ROOT / "dags" / f"{name}.py", project.folder / "dags")
+        project.take_dags("streams", "replay")
         with running_stack(parts=("control", "kafka", "airflow"), project=project.folder) as settings:
             scene = Scene(settings, project)
             try:

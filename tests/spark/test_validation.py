@@ -20,7 +20,7 @@ from deltaworks.engine.datasets import dataset_of
 from deltaworks.errors import LakeError
 from deltaworks.quality.verdict import Outcome
 from deltaworks.settings import ROOT, Settings
-from deltaworks.validation import told
+from deltaworks.validation import ops_quality
 from deltaworks.validation.run import validate
 from deltaworks.validation.site import KEEP, clear
 from tests.tiny_project import Project
@@ -162,7 +162,7 @@ def test_by_hand_it_tells_and_keeps(lake: Settings) -> None:
     assert (said["verdict"], said["version"], Path(said["pages"]).is_file()) == ("failed", 0, True)
     assert SECRET not in ran.stdout + ran.stderr
     rows = dataset_of(deltalake.DeltaTable(lake.lake / "ops/quality")).to_table()
-    assert rows.schema.names == told.SCHEMA.names
+    assert rows.schema.names == ops_quality.SCHEMA.names
     assert rows.num_rows == 9
     assert {*rows["run_id"].to_pylist()} == {said["run_id"]}
     assert {*rows["day"].to_pylist()} == {None}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,7 +14,7 @@ from deltaworks import processes
 from deltaworks.control import Store
 from deltaworks.local import stack
 from deltaworks.operations import ALL, NONE
-from deltaworks.settings import ROOT, Settings
+from deltaworks.settings import Settings
 from tests import browser
 from tests.airflow_rest import Airflow
 from tests.flows import START
@@ -34,9 +33,7 @@ HEALTH = "health__tiny"
 def tiny_in_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Project]]:
     """Give a stack with Airflow whose app is not started yet."""
     project = tiny(tmp_path_factory.mktemp("airflow") / "project")
-    for name in ("streams", "maintenance", "replay", "operate", "health"):
-        (project.folder / "dags").mkdir(exist_ok=True)
-        shutil.copy(ROOT / "dags" / f"{name}.py", project.folder / "dags")
+    project.take_dags("streams", "maintenance", "replay", "operate", "health")
     with running_stack(parts=("control", "kafka", "airflow"), project=project.folder) as settings:
         yield settings, project
 

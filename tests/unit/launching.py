@@ -46,6 +46,15 @@ def scratch_project(postgres: str, port: int, folder: Path) -> Iterator[Settings
                 launch.kill(settings, store, app.name)
 
 
+@contextmanager
+def wanting_store(settings: Settings) -> Iterator[Store]:
+    """Give the project's control store, in which both apps are wanted."""
+    with Store(settings.control_dsn()) as store:
+        for app in ("shop", "web"):
+            store.desire(app, "running", by="test", reason="a test")
+        yield store
+
+
 def control_of(postgres: str, port: int, settings: Settings) -> Settings:
     """Give the settings with a fresh control store that has the apps `shop` and `web`, on the server as above."""
     settings.secrets.mkdir(parents=True)

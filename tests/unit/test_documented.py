@@ -11,7 +11,7 @@ from deltaworks.engine.turns import Turns
 from deltaworks.errors import QueryError
 from deltaworks.quality.verdict import Outcome
 from deltaworks.settings import ROOT, Settings
-from deltaworks.validation import told
+from deltaworks.validation import ops_quality
 from tests.documented import Shown, shown, understood
 from tests.empty_shop import empty_shop
 
@@ -52,7 +52,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         days=(),
         judged=(),
     )
-    told.tell(settings.lake, judged)
+    ops_quality.tell(settings.lake, judged)
     return settings
 
 

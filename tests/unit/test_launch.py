@@ -19,7 +19,7 @@ from deltaworks.supervise.launches import last_launch, past, remember
 from deltaworks.supervise.watch import look
 from tests.groups import SAME_AS_DRIVERS
 from tests.scratch_postgres import ScratchPostgres
-from tests.unit.launching import kill_leader, run_in_this_session, scratch_project, wait_for, wait_owned
+from tests.unit.launching import kill_leader, run_in_this_session, scratch_project, wait_for, wait_owned, wanting_store
 
 InAShell = Callable[[str], int]
 
@@ -51,9 +51,7 @@ def in_a_shell(settings: Settings, store: Store) -> Iterator[InAShell]:
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
     """Give its control store, in which both apps are wanted."""
-    with Store(settings.control_dsn()) as store:
-        for app in ("shop", "web"):
-            store.desire(app, "running", by="test", reason="a test")
+    with wanting_store(settings) as store:
         yield store
 
 

@@ -20,7 +20,7 @@ from deltaworks.supervise.judging import Wanted
 from deltaworks.supervise.launcher import AtAgent, Beside, launcher_of, running
 from deltaworks.supervise.watch import judged, look
 from tests.scratch_postgres import ScratchPostgres
-from tests.unit.launching import kill_leader, scratch_project, wait_for, wait_owned
+from tests.unit.launching import kill_leader, scratch_project, wait_for, wait_owned, wanting_store
 
 
 @pytest.fixture
@@ -33,9 +33,7 @@ def settings(postgres: ScratchPostgres, tmp_path: Path) -> Iterator[Settings]:
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
     """Give the control store, in which both apps are wanted."""
-    with Store(settings.control_dsn()) as store:
-        for app in ("shop", "web"):
-            store.desire(app, "running", by="test", reason="a test")
+    with wanting_store(settings) as store:
         yield store
 
 

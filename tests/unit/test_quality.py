@@ -15,7 +15,7 @@ from deltaworks.errors import DeclarationError, QualityError
 from deltaworks.quality.planning import is_held
 from deltaworks.quality.verdict import Judged, Outcome, Verdict
 from deltaworks.suites import Expectation, Severity
-from deltaworks.validation import told
+from deltaworks.validation import ops_quality
 from deltaworks.validation.pages import server
 
 COLUMNS = ("day", "orders")
@@ -75,8 +75,8 @@ def test_half_a_suite_lets_no_day_go(tmp_path: Path, text: str | None) -> None:
 
 def test_each_expectation_is_a_row_for_each_day(tmp_path: Path) -> None:
     """Or one row, where it was for no day."""
-    told.tell(tmp_path, outcome(judged("passed"), judged("failed"), days=("2026-11-19", "2026-11-20")))
-    told.tell(tmp_path, outcome(judged("unknown"), run="s"))
+    ops_quality.tell(tmp_path, outcome(judged("passed"), judged("failed"), days=("2026-11-19", "2026-11-20")))
+    ops_quality.tell(tmp_path, outcome(judged("unknown"), run="s"))
 
     found = rows(tmp_path)
 
@@ -91,11 +91,11 @@ def test_each_expectation_is_a_row_for_each_day(tmp_path: Path) -> None:
 
 def test_two_that_append_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody owns the table: each has its rows in it, whoever was first, also while small files are put together."""
-    monkeypatch.setattr(told, "TIDY_EACH", 3)
+    monkeypatch.setattr(ops_quality, "TIDY_EACH", 3)
 
     def append(name: str) -> None:
         for number in range(8):
-            told.tell(tmp_path, outcome(judged("passed"), run=f"{name}{number}"))
+            ops_quality.tell(tmp_path, outcome(judged("passed"), run=f"{name}{number}"))
 
     threads = [threading.Thread(target=append, args=(name,)) for name in "ab"]
     for thread in threads:
@@ -113,7 +113,7 @@ def test_a_table_that_cannot_be_opened_is_an_error_in_a_line(tmp_path: Path) -> 
     (log / f"{0:020d}.json").write_text("{")
 
     with pytest.raises(QualityError, match=r"ops\.quality: cannot be written"):
-        told.tell(tmp_path, outcome(judged("passed")))
+        ops_quality.tell(tmp_path, outcome(judged("passed")))
 
 
 @pytest.fixture

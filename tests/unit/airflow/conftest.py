@@ -16,7 +16,7 @@ os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(Path(__file__).parents[3] / "d
 
 from deltaworks.control import Store
 from deltaworks.settings import ROOT, Settings
-from tests.unit.launching import scratch_project
+from tests.unit.launching import scratch_project, wanting_store
 
 _SERVER = """
 import json, sys
@@ -50,7 +50,5 @@ def settings(server: tuple[str, int], tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
     """Give its control store, in which both apps are wanted."""
-    with Store(settings.control_dsn()) as store:
-        for app in ("shop", "web"):
-            store.desire(app, "running", by="test", reason="a test")
+    with wanting_store(settings) as store:
         yield store
