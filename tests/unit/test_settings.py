@@ -45,7 +45,7 @@ def test_argument_goes_before_environment_before_file_before_default(tmp_path: P
 def test_a_child_loads_the_same_settings(tmp_path: Path) -> None:
     """What goes into a child's environment comes out as the same settings."""
     text = FILE + "[processes.inbox]\nrun = ['x']\nports = {web = 7000}"
-    elsewhere = {"host_kafka": "kafka", "listen": "10.0.0.2", "secrets_in": tmp_path / "s"}
+    elsewhere = {"host_kafka": "kafka", "listen": "10.0.0.2", "place": "containers", "secrets_in": tmp_path / "s"}
     settings = Settings.load(
         project(tmp_path, text), environment={"DELTAWORKS_HOST_INBOX": "inbox"}, port_airflow=1234,
         data=tmp_path / "data", airflow_pages="http://127.0.0.1:8080", **elsewhere,
