@@ -121,7 +121,10 @@ def _judge_days(now: Settings, table: str, days: Sequence[str], verdict: "Verdic
 
 
 def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
-    rows = [{"expectation": one.name, "severity": one.severity, "verdict": one.verdict} for one in outcome.judged]
+    rows = [
+        {"expectation": one.name, "severity": one.severity, "judged": one.where, "verdict": one.verdict}
+        for one in outcome.judged
+    ]
     pages = now.quality_docs / "index.html"
     if as_json:
         whole = {

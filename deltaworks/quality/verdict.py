@@ -10,6 +10,8 @@ from deltaworks.suites import Expectation, Severity
 
 Verdict = Literal["passed", "failed", "unknown"]
 """`unknown`: nobody could say, which is not passed."""
+Where = Literal["at rest", "in the stream"]
+"""At rest: over the rows of a version. In the stream: each row as it was parsed, and there it had its consequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,7 @@ class Judged:
     expectation: Expectation
     verdict: Verdict
     result: str
+    where: Where = "at rest"
 
     @property
     def name(self) -> str:
@@ -44,7 +47,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all that is critical: failed if something is, else unknown if something is, else passed."""
+        """Of what is critical and judged at rest: failed if something is, else unknown if something is, else passed."""
         return _verdict(self._critical())
 
     @property
@@ -59,7 +62,7 @@ class Outcome:
         return _verdict(holding), _reason(holding)
 
     def _critical(self) -> list[Judged]:
-        return [one for one in self.judged if one.severity == "critical"]
+        return [one for one in self.judged if one.severity == "critical" and one.where == "at rest"]
 
 
 def _verdict(judged: Sequence[Judged]) -> Verdict:

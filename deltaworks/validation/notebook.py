@@ -18,8 +18,6 @@ import great_expectations as gx
 from great_expectations.checkpoint import UpdateDataDocsAction
 from great_expectations.core import ExpectationSuite
 from great_expectations.data_context import EphemeralDataContext
-from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import load
@@ -28,8 +26,8 @@ from deltaworks.settings import AppSettings, Settings
 from deltaworks.suites import Suite
 from deltaworks.validation.pinned import pinned
 from deltaworks.validation.run import RESULT_FORMAT
-from deltaworks.validation.site import SITE, opened, with_suite_files
-from deltaworks.validation.stores import SuiteFiles
+from deltaworks.validation.site import SITE, opened
+from deltaworks.validation.stores import ExpectationsStore, as_theirs
 
 __all__ = ["DataFrame", "EphemeralDataContext", "context", "rows"]
 
@@ -39,9 +37,8 @@ def context(project: Path | None = None) -> EphemeralDataContext:
     settings = Settings.load(project)
     catalog = load(settings.project)
     _session(settings.project)  # before Great Expectations begins one of its own
+    ExpectationsStore.catalog = None  # what is loaded now stands in the files already
     made = opened(settings, catalog)
-    SuiteFiles.catalog = None
-    with_suite_files(made)
     source = made.data_sources.add_spark(SITE)
     for name in catalog.tables:
         batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("newest")
@@ -56,7 +53,7 @@ def context(project: Path | None = None) -> EphemeralDataContext:
                     result_format=RESULT_FORMAT,
                 )
             )
-    SuiteFiles.catalog = catalog
+    ExpectationsStore.catalog = catalog
     return made
 
 
@@ -73,11 +70,4 @@ def _session(project: Path) -> SparkSession:
 
 
 def _theirs(suite: Suite) -> ExpectationSuite:
-    made = ExpectationSuite(name=suite.name)
-    for one in suite.expectations:
-        made.add_expectation_configuration(
-            ExpectationConfiguration(
-                type=one.type, kwargs=dict(one.kwargs), meta=dict(one.meta), severity=FailureSeverity(one.severity)
-            )
-        )
-    return made
+    return ExpectationSuite(name=suite.name, expectations=[*map(as_theirs, suite.expectations)])

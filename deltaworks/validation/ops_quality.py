@@ -29,11 +29,13 @@ SCHEMA = pa.schema(
         ("suite", pa.string()),
         ("expectation", pa.string()),
         ("severity", pa.string()),
+        ("judged", pa.string()),
         ("verdict", pa.string()),
         ("result", pa.string()),
     ]
 )
-"""A row per run, expectation and day that it was for; `result` is Great Expectations' own JSON, without values."""
+"""A row per run, expectation, day that it was for, and where it was `judged`; `result` is Great Expectations' own JSON,
+without values."""
 TIDY_EACH = 50
 """After so many commits its small files are put together."""
 _RETRIES = 50  # each is another one that appended first
@@ -55,6 +57,7 @@ def rows_of(outcome: Outcome) -> pa.Table:
             "day": day,
             "expectation": one.name,
             "severity": one.severity,
+            "judged": one.where,
             "verdict": one.verdict,
             "result": one.result,
         }

@@ -12,8 +12,6 @@ from great_expectations.core import ExpectationSuite
 from great_expectations.core.expectation_validation_result import ExpectationValidationResult
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.expectations.expectation import Expectation as Domain
-from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import SparkSession
 
 from deltaworks.catalog import Catalog
@@ -22,7 +20,9 @@ from deltaworks.quality.verdict import Judged, Outcome, Verdict
 from deltaworks.settings import Settings
 from deltaworks.suites import Expectation
 from deltaworks.validation.pinned import pinned
+from deltaworks.validation.set_aside import judged_in_the_stream, setting_aside
 from deltaworks.validation.site import SITE, clear, opened
+from deltaworks.validation.stores import as_theirs
 
 RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": 0}
 """Counts; of rows that are not as expected it collects none."""
@@ -39,18 +39,23 @@ def validate(
 ) -> Outcome:
     """Judge a suite over the newest version of a table; its pages are in Data Docs.
 
-    Of the suite that which is judged on an occasion; all of it, where there is none. `days`: for the record.
+    Of the suite that which is judged on an occasion; all of it, where there is none. `days`: for the record. What the
+    stream has set aside by the suite's rules is told too.
     Raises LakeError where there is nothing to judge.
     """
     declared = catalog[table]
-    plan = planned(
-        catalog.suite(table),
-        declared.columns,
-        later=declared.implied,
-        parses=declared.parses,
-        closes_days=declared.closes_days,
-    )
-    expectations = [one.expectation for one in plan if (one.when if occasion is None else occasion in one.when)]
+    plan = [
+        one
+        for one in planned(
+            catalog.suite(table),
+            declared.columns,
+            later=declared.implied,
+            parses=declared.parses,
+            closes_days=declared.closes_days,
+        )
+        if (one.when if occasion is None else occasion in one.when)
+    ]
+    expectations = [one.expectation for one in plan]
     found = pinned(spark, settings, declared)
     context = opened(settings, catalog)
     views = _views(spark, settings, catalog, expectations)
@@ -60,14 +65,16 @@ def validate(
         if isinstance(domain, Domain):
             given.add_expectation(domain)
     results = _run(context, context.suites.add(given), found.rows) if given.expectations else {}
+    now = datetime.now(UTC)
+    aside = judged_in_the_stream(context, settings, declared, setting_aside(plan), version=found.version, at=now)
     clear(settings)
     return Outcome(
         run_id=str(uuid.uuid4()),
-        judged_at=datetime.now(UTC),
+        judged_at=now,
         table=table,
         version=found.version,
         days=tuple(days),
-        judged=[_judged(one, once[_key(one)], results) for one in expectations],
+        judged=[*(_judged(one, once[_key(one)], results) for one in expectations), *aside],
     )
 
 
@@ -105,9 +112,7 @@ def _views(
 def _domain(one: Expectation, views: Mapping[str, str]) -> Domain | str:
     """The expectation as Great Expectations' own; the error's name where it takes no such arguments."""
     try:
-        return ExpectationConfiguration(
-            type=one.type, kwargs=with_views(one, views), meta=dict(one.meta), severity=FailureSeverity(one.severity)
-        ).to_domain_obj()
+        return as_theirs(one, with_views(one, views)).to_domain_obj()
     except Exception as error:  # noqa: BLE001  # its own and pydantic's, whatever it does with arguments
         return type(error).__name__
 

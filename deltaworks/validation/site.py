@@ -7,7 +7,6 @@ from typing import Any
 
 import great_expectations as gx
 from great_expectations.data_context import EphemeralDataContext
-from great_expectations.data_context.store.store import StoreConfigTypedDict
 from great_expectations.data_context.types.base import (
     DataContextConfig,
     InMemoryStoreBackendDefaults,
@@ -17,31 +16,27 @@ from great_expectations.data_context.types.base import (
 from deltaworks.catalog import Catalog
 from deltaworks.local.private import private_folder
 from deltaworks.settings import Settings
-from deltaworks.validation.stores import ResultsWithoutValues
+from deltaworks.validation import stores
 
 SITE = "lake"
 KEEP = timedelta(days=30)
 """Pages of results go after so long; `ops.quality` keeps what they said."""
-_MODULE = "deltaworks.validation.stores"
-
-
-def with_suite_files(context: EphemeralDataContext) -> None:
-    """Let the context write suites that are edited back to the project."""
-    store: StoreConfigTypedDict = {
-        "module_name": _MODULE,
-        "class_name": "SuiteFiles",
-        "store_backend": {"class_name": "InMemoryStoreBackend"},
-    }
-    context.add_store(context.expectations_store_name or "expectations_store", store)
 
 
 def opened(settings: Settings, catalog: Catalog) -> EphemeralDataContext:
     """A context that keeps results, without values, and Data Docs in the data folder, and tells nobody anything."""
     for folder in (settings.quality, settings.quality_docs, _results(settings)):
         private_folder(folder)
-    ResultsWithoutValues.private = private(catalog)
+    stores.ValidationResultsStore.private = private(catalog)
+    defaults = InMemoryStoreBackendDefaults()
+    defaults.stores[defaults.expectations_store_name]["module_name"] = stores.__name__
+    defaults.stores[defaults.validation_results_store_name] = {
+        "module_name": stores.__name__,
+        "class_name": "ValidationResultsStore",
+        "store_backend": _folder(_results(settings)),
+    }
     config = DataContextConfig(
-        store_backend_defaults=InMemoryStoreBackendDefaults(),
+        store_backend_defaults=defaults,
         data_docs_sites={
             SITE: {
                 "class_name": "SiteBuilder",
@@ -54,15 +49,7 @@ def opened(settings: Settings, catalog: Catalog) -> EphemeralDataContext:
         analytics_enabled=False,
         progress_bars=ProgressBarsConfig(globally=False),
     )
-    context = gx.get_context(mode="ephemeral", project_config=config)
-    # a context takes no store of another class by its config
-    store: StoreConfigTypedDict = {
-        "module_name": _MODULE,
-        "class_name": "ResultsWithoutValues",
-        "store_backend": _folder(_results(settings)),
-    }
-    context.add_store(context.validation_results_store_name or "validation_results_store", store)
-    return context
+    return gx.get_context(mode="ephemeral", project_config=config)
 
 
 def private(catalog: Catalog) -> Mapping[str, frozenset[str]]:

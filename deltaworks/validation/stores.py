@@ -1,4 +1,7 @@
-"""Stores of Great Expectations: results that hold no value of a row, and suites that are the project's own files."""
+"""Stores of Great Expectations: results that hold no value of a row, and suites that are the project's own files.
+
+They have the names of those that they extend: a context takes one of its own beside each class that is named otherwise.
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +12,9 @@ from great_expectations.core.expectation_validation_result import (
     ExpectationSuiteValidationResult,
     ExpectationValidationResult,
 )
-from great_expectations.data_context.store import ExpectationsStore, ValidationResultsStore
+from great_expectations.data_context import store as base
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.expectations.metadata_types import FailureSeverity
 
 from deltaworks import suites
 from deltaworks.catalog import Catalog
@@ -45,7 +50,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception))\b", re.MULTILINE)
 
 
-class SuiteFiles(ExpectationsStore):
+class ExpectationsStore(base.ExpectationsStore):
     """Keeps suites, and writes one that is edited back to its file under `expectations/`."""
 
     catalog: Catalog | None = None
@@ -66,6 +71,16 @@ class SuiteFiles(ExpectationsStore):
         suites.save(path, [_ours(one) for one in suite.expectations], table=suite.name, columns=columns)
 
 
+def as_theirs(one: Expectation, kwargs: Mapping[str, Any] | None = None) -> ExpectationConfiguration:
+    """An expectation of ours as theirs, with other arguments where some are given."""
+    return ExpectationConfiguration(
+        type=one.type,
+        kwargs=dict(one.kwargs if kwargs is None else kwargs),
+        meta=dict(one.meta),
+        severity=FailureSeverity(one.severity),
+    )
+
+
 def _ours(one: Any) -> Expectation:
     """An expectation of theirs as ours."""
     found = one.configuration.to_json_dict()
@@ -78,7 +93,7 @@ def _ours(one: Any) -> Expectation:
     )
 
 
-class ResultsWithoutValues(ValidationResultsStore):
+class ValidationResultsStore(base.ValidationResultsStore):
     """Keeps results after what they quote of rows has gone; whoever made them sees the same from then on.
 
     So neither Data Docs nor an Action that comes after ever has a value. `private`: by table the private columns.

@@ -6,11 +6,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 
 import deltalake
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -23,9 +21,9 @@ from deltaworks.settings import ROOT, Settings
 from deltaworks.validation import ops_quality
 from deltaworks.validation.run import validate
 from deltaworks.validation.site import KEEP, clear
+from tests.rows_of_members import SECRET, members
 from tests.tiny_project import Project
 
-SECRET = "Zurich-of-Ada"
 SUITE = """expectations:
   - {type: expect_column_values_to_be_unique, kwargs: {column: member_id}, severity: critical}
   - {type: expect_column_values_to_be_in_set, kwargs: {column: city, value_set: [Bern, Basel]}, severity: critical}
@@ -39,20 +37,6 @@ SUITE = """expectations:
     kwargs: {unexpected_rows_query: "select * from {batch} where cast(city as int) > 1"}
     severity: warning
 """
-
-
-def members(*, last: str = SECRET) -> pa.Table:
-    """Four members, one of them of a city that no text may name, and the engine's own column."""
-    return pa.table(
-        {
-            "member_id": pa.array([1, 2, 3, 4]),
-            "name": ["Ada", "Bo", None, SECRET],
-            "city": ["Bern", "Bern", "Basel", last],
-            "dues": pa.array([Decimal("1.50")] * 4, pa.decimal128(8, 2)),
-            "joined": pa.array([dt.date(2026, 11, 20)] * 4),
-            "_seq": pa.array([1, 1, 1, 1]),
-        }
-    )
 
 
 @pytest.fixture

@@ -1,0 +1,129 @@
+"""What the stream has set aside by the critical rules of a suite, told as Great Expectations tells what it has judged.
+
+A row that breaks a rule never comes into the table, where Great Expectations would meet it; it is counted in quarantine
+as long as nobody has decided on it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import deltalake
+import great_expectations as gx
+from great_expectations.core import ExpectationSuite, RunIdentifier
+from great_expectations.core.expectation_validation_result import (
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
+from great_expectations.data_context import EphemeralDataContext
+from great_expectations.data_context.types.resource_identifiers import (
+    ExpectationSuiteIdentifier,
+    ValidationResultIdentifier,
+)
+
+from deltaworks.catalog import Declared
+from deltaworks.engine.datasets import dataset_of, ds
+from deltaworks.engine.folders import folder_of
+from deltaworks.engine.lake import read_commit
+from deltaworks.quality.planning import Planned
+from deltaworks.quality.verdict import Judged
+from deltaworks.settings import Settings
+from deltaworks.suites import Expectation
+from deltaworks.validation.site import SITE
+from deltaworks.validation.stores import as_theirs
+
+SUFFIX = ".stream"
+"""Data Docs have these results beside the suite's, under its name with this."""
+
+
+def setting_aside(plan: Sequence[Planned]) -> dict[str, Expectation]:
+    """The expectations that set rows aside, by the reason that quarantine has for each: two may have the same."""
+    return {
+        one.compiled.rule.reason: one.expectation
+        for one in reversed(plan)
+        if one.each_row and one.compiled.rule is not None and one.compiled.rule.critical
+    }
+
+
+def judged_in_the_stream(
+    context: EphemeralDataContext,
+    settings: Settings,
+    declared: Declared,
+    by_reason: Mapping[str, Expectation],
+    *,
+    version: int,
+    at: datetime,
+) -> list[Judged]:
+    """How many rows are set aside for each of these; `version`: of the table, for how many it has read."""
+    if not by_reason:
+        return []
+    aside, read = _aside(settings, declared.name), _read(settings, declared.name, version)
+    suite = ExpectationSuite(name=f"{declared.name}{SUFFIX}", expectations=[*map(as_theirs, by_reason.values())])
+    results = [
+        ExpectationValidationResult(
+            success=not aside[reason], expectation_config=one.configuration, result=_counts(aside[reason], read)
+        )
+        for reason, one in zip(by_reason, context.suites.add(suite).expectations, strict=True)
+    ]
+    _keep(context, suite.name, results, at)
+    return [
+        Judged(
+            expectation=one,
+            verdict="passed" if result.success else "failed",
+            result=json.dumps(result.to_json_dict(), sort_keys=True),
+            where="in the stream",
+        )
+        for one, result in zip(by_reason.values(), results, strict=True)
+    ]
+
+
+def _aside(settings: Settings, table: str) -> Counter[str]:
+    """Open rows by why they are."""
+    path = str(folder_of(f"{table}__quarantine", settings.lake))
+    if not deltalake.DeltaTable.is_deltatable(path):
+        return Counter()
+    rows = dataset_of(deltalake.DeltaTable(path)).to_table(columns=["reason"], filter=ds.field("state") == "open")
+    return Counter(rows["reason"].to_pylist())
+
+
+def _read(settings: Settings, table: str, version: int) -> int:
+    """How many rows the table has judged."""
+    entry = read_commit(folder_of(table, settings.lake), version).entry
+    return 0 if entry is None else entry.totals.read - entry.totals.not_mine
+
+
+def _counts(aside: int, read: int) -> dict[str, float]:
+    percent = 100 * aside / read if read else 0.0
+    return {
+        "element_count": read,
+        "unexpected_count": aside,
+        "unexpected_percent": percent,
+        "unexpected_percent_total": percent,
+    }
+
+
+def _keep(
+    context: EphemeralDataContext, suite: str, results: Sequence[ExpectationValidationResult], at: datetime
+) -> None:
+    """Put them where the results of Checkpoints are, and into Data Docs."""
+    met = sum(bool(one.success) for one in results)
+    run = RunIdentifier(run_time=at)
+    whole = ExpectationSuiteValidationResult(
+        success=met == len(results),
+        results=[*results],
+        suite_name=suite,
+        statistics={
+            "evaluated_expectations": len(results),
+            "successful_expectations": met,
+            "unsuccessful_expectations": len(results) - met,
+            "success_percent": 100 * met / len(results),
+        },
+        meta={"run_id": run, "great_expectations_version": gx.__version__},
+    )
+    of_suite = ExpectationSuiteIdentifier(name=suite)
+    key = ValidationResultIdentifier(expectation_suite_identifier=of_suite, run_id=run, batch_identifier="stream")
+    context.validation_results_store.store_validation_results(whole, key)
+    pages: list[Any] = [key, of_suite]  # its type knows no list of both, its own action gives one
+    context.build_data_docs(site_names=[SITE], resource_identifiers=pages)
