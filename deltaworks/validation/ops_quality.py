@@ -4,8 +4,11 @@ Whoever judges appends, from whatever process: nothing is ever replaced, so two 
 the other, which delta-rs sees to. No owner, no entry: no row of the lake depends on it.
 """
 
+import fcntl
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -39,8 +42,6 @@ without values."""
 TIDY_EACH = 50
 """After so many commits its small files are put together."""
 _RETRIES = 50  # each is another one that appended first
-# delta-rs puts a compaction behind another one of the same files, and all their rows are there twice
-_FOR_THIS_VERSION = deltalake.CommitProperties(max_commit_retries=0)
 log = logging.getLogger("deltaworks.validation")
 
 
@@ -97,20 +98,31 @@ def _made(lake: Path) -> Path:
 
 
 def _tidy(path: Path) -> None:
-    """Put small files together now and then; where another one does it too, one of them does."""
-    table = deltalake.DeltaTable(str(path))
-    steps: list[Callable[[], object]] = [
-        lambda: table.optimize.compact(commit_properties=_FOR_THIS_VERSION),
-        lambda: table.vacuum(
-            dry_run=False, commit_properties=_FOR_THIS_VERSION
-        ),  # of a week ago: no query reads for so long
-        table.create_checkpoint,
-        table.cleanup_metadata,
-    ]
-    if table.version() == 0 or table.version() % TIDY_EACH:
-        return
+    """Put small files together now and then, in one process at a time."""
+    with _alone(path) as alone:
+        table = deltalake.DeltaTable(str(path))
+        if not alone or table.version() == 0 or table.version() % TIDY_EACH:
+            return
+        try:
+            table.optimize.compact()
+            table.vacuum(dry_run=False)  # of a week ago: no query reads for so long
+            table.create_checkpoint()
+            table.cleanup_metadata()
+        except DeltaError as error:
+            log.warning("%s is not put together now: %s", TABLE, str(error).partition("\n")[0])
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether nobody else puts its files together.
+
+    Of two that do, delta-rs would put one behind the other though both took the same files: rows would be there twice.
+    """
+    folder = os.open(path / "_delta_log", os.O_RDONLY)
     try:
-        for step in steps:
-            step()
-    except DeltaError as error:
-        log.warning("%s is not put together now: %s", TABLE, str(error).partition("\n")[0])
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(folder)
