@@ -6,8 +6,10 @@ as long as nobody has decided on it.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import deltalake
@@ -28,6 +30,7 @@ from deltaworks.engine.datasets import dataset_of, ds
 from deltaworks.engine.folders import folder_of
 from deltaworks.engine.lake import read_commit
 from deltaworks.quality.planning import Planned
+from deltaworks.quality.rule import Null
 from deltaworks.quality.verdict import Judged
 from deltaworks.settings import Settings
 from deltaworks.suites import Expectation
@@ -38,44 +41,73 @@ SUFFIX = ".stream"
 """Data Docs have these results beside the suite's, under its name with this."""
 
 
-def setting_aside(plan: Sequence[Planned]) -> dict[str, Expectation]:
-    """The expectations that set rows aside, by the reason that quarantine has for each: two may have the same."""
-    return {
-        one.compiled.rule.reason: one.expectation
-        for one in reversed(plan)
-        if one.each_row and one.compiled.rule is not None and one.compiled.rule.critical
-    }
+@dataclass(frozen=True, kw_only=True)
+class SetsAside:
+    """An expectation that sets rows aside, and the reasons that quarantine has for them."""
+
+    expectation: Expectation
+    reasons: Callable[[str], bool]
+
+
+def setting_aside(plan: Sequence[Planned]) -> list[SetsAside]:
+    """Those of a suite, each reason's once; what the declaration refuses for its type, or as null, is theirs too."""
+    found: dict[str, SetsAside] = {}
+    for one in plan:
+        if one.parses and one.expectation.severity == "critical":
+            rule, column = one.compiled.rule, one.expectation.kwargs.get("column")
+            if rule is not None:
+                also = {f"{column}: {word}" for word in _NOTHING} if rule.check == _not_null(column) else set()
+                reasons = frozenset({rule.reason, *also}).__contains__
+                found.setdefault(rule.reason, SetsAside(expectation=one.expectation, reasons=reasons))
+            elif one.compiled.settled and column:
+                of_type = partial(_of_type, column)
+                found.setdefault(f"{column}: ", SetsAside(expectation=one.expectation, reasons=of_type))
+    return [*found.values()]
+
+
+_NOTHING = ("null", "missing")
+
+
+def _not_null(column: object) -> Null:
+    return Null(column=str(column), wanted=False)
+
+
+def _of_type(column: str, reason: str) -> bool:
+    name, _, why = reason.partition(": ")
+    return name == column and why not in _NOTHING
 
 
 def judged_in_the_stream(
     context: EphemeralDataContext,
     settings: Settings,
     declared: Declared,
-    by_reason: Mapping[str, Expectation],
+    those: Sequence[SetsAside],
     *,
     version: int,
     at: datetime,
 ) -> list[Judged]:
     """How many rows are set aside for each of these; `version`: of the table, for how many it has read."""
-    if not by_reason:
+    if not those:
         return []
     aside, read = _aside(settings, declared.name), _read(settings, declared.name, version)
-    suite = ExpectationSuite(name=f"{declared.name}{SUFFIX}", expectations=[*map(as_theirs, by_reason.values())])
+    counts = [sum(rows for reason, rows in aside.items() if one.reasons(reason)) for one in those]
+    given = [as_theirs(one.expectation) for one in those]
+    suite = context.suites.add(ExpectationSuite(name=f"{declared.name}{SUFFIX}", expectations=given))
     results = [
         ExpectationValidationResult(
-            success=not aside[reason], expectation_config=one.configuration, result=_counts(aside[reason], read)
+            success=not count, expectation_config=one.configuration, result=_counts(count, read)
         )
-        for reason, one in zip(by_reason, context.suites.add(suite).expectations, strict=True)
+        for count, one in zip(counts, suite.expectations, strict=True)
     ]
     _keep(context, suite.name, results, at)
     return [
         Judged(
-            expectation=one,
+            expectation=one.expectation,
             verdict="passed" if result.success else "failed",
             result=json.dumps(result.to_json_dict(), sort_keys=True),
             where="in the stream",
         )
-        for one, result in zip(by_reason.values(), results, strict=True)
+        for one, result in zip(those, results, strict=True)
     ]
 
 
