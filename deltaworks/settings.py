@@ -221,6 +221,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.quality / "docs"
 
     @property
+    def quality_results(self) -> Path:
+        """Folder of its results, as JSON."""
+        return self.quality / "results"
+
+    @property
     def run(self) -> Path:
         """Folder of process ids and the state of the local stack."""
         return self.data / "run"

@@ -147,11 +147,12 @@ def docs(
     """Show Data Docs in a browser, read-only, for this machine alone, until it is interrupted."""
     from deltaworks.validation.pages import server
 
-    folder = settings().quality_docs
+    now = settings()
+    folder = now.quality_docs
     if not (folder / "index.html").is_file():
         raise QualityError("Data Docs", "there are none yet", 'Run "deltaworks quality run TABLE"')
     try:
-        serving = server(folder, port=port, styles=styles)
+        serving = server(folder, results=now.quality_results, port=port, styles=styles)
     except OSError as error:
         raise QualityError(f"port {port}", f"cannot be used ({error.strerror})", "Give another with --port") from None
     with serving:

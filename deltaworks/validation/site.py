@@ -25,7 +25,7 @@ KEEP = timedelta(days=30)
 
 def opened(settings: Settings, catalog: Catalog) -> EphemeralDataContext:
     """A context that keeps results, without values, and Data Docs in the data folder, and tells nobody anything."""
-    for folder in (settings.quality, settings.quality_docs, _results(settings)):
+    for folder in (settings.quality, settings.quality_docs, settings.quality_results):
         private_folder(folder)
     stores.ValidationResultsStore.private = private(catalog)
     defaults = InMemoryStoreBackendDefaults()
@@ -33,7 +33,7 @@ def opened(settings: Settings, catalog: Catalog) -> EphemeralDataContext:
     defaults.stores[defaults.validation_results_store_name] = {
         "module_name": stores.__name__,
         "class_name": "ValidationResultsStore",
-        "store_backend": _folder(_results(settings)),
+        "store_backend": _folder(settings.quality_results),
     }
     config = DataContextConfig(
         store_backend_defaults=defaults,
@@ -63,7 +63,9 @@ def private(catalog: Catalog) -> Mapping[str, frozenset[str]]:
 def clear(settings: Settings, *, now: datetime | None = None) -> int:
     """Delete results and their pages that are older than KEEP; how many files went."""
     oldest = ((now or datetime.now(UTC)) - KEEP).timestamp()
-    files = [file for folder in (_results(settings), settings.quality_docs / "validations") for file in _files(folder)]
+    files = [
+        file for folder in (settings.quality_results, settings.quality_docs / "validations") for file in _files(folder)
+    ]
     gone = [file for file in files if file.stat().st_mtime < oldest]
     for file in gone:
         file.unlink(missing_ok=True)
@@ -72,10 +74,6 @@ def clear(settings: Settings, *, now: datetime | None = None) -> int:
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-
-
-def _results(settings: Settings) -> Path:
-    return settings.quality / "results"
 
 
 def _folder(path: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import http.client
+import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,9 +123,20 @@ def pages(tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
     """Give a connection to a server of pages."""
     folder = tmp_path / "docs"
     (folder / "deep").mkdir(parents=True)
-    (folder / "index.html").write_text("<p>index</p>")
+    (folder / "index.html").write_text("<head></head><p>theirs</p>")
+    (folder / "deep/page.html").write_text("<head></head><p>é</p>")
     (tmp_path / "secret").write_text("secret")
-    with server(folder, port=0) as serving:
+    results = tmp_path / "results"
+    for name, at, met in (("silver.orders", "2026-11-27", 3), ("gold.<x>", "2026-11-28", 2)):
+        file = results / name / "__none__" / at / "1.json"
+        file.parent.mkdir(parents=True)
+        told = {
+            "suite_name": name, "meta": {"run_id": {"run_time": f"{at}T01:02:03.456+00:00"}},
+            "statistics": {"evaluated_expectations": 3, "successful_expectations": met},
+        }  # fmt: skip
+        file.write_text(json.dumps(told))
+    (results / "torn.json").write_text("{")
+    with server(folder, results=results, port=0) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         yield http.client.HTTPConnection("127.0.0.1", serving.server_port, timeout=30)
         serving.shutdown()
@@ -134,6 +147,7 @@ def pages(tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
     [
         ("GET", "/index.html", None, 200),
         ("GET", "/", None, 200),
+        ("GET", "/deep/page.html", None, 200),
         ("GET", "/deep/", None, 404),
         ("GET", "/../secret", None, 404),
         ("GET", "/index.html", "elsewhere.example:80", 403),
@@ -151,6 +165,29 @@ def test_pages_are_only_read(
     assert answer.status == status
     assert b"secret" not in answer.read()
     assert "https:" not in (answer.getheader("Content-Security-Policy") or "https:")
+
+
+def test_pages_need_nobody_elsewhere(pages: http.client.HTTPConnection) -> None:
+    """The index lists all results without scripts, newest first; a page has styles of ours."""
+    said = []
+    for path in ("/", "/index.html?x", "/deep/page.html"):
+        pages.request("GET", path)
+        said.append(pages.getresponse().read().decode())
+
+    assert said[0] == said[1]
+    row = r'<tr><td><a href="(.*)">(.*)</a></td><td>(.*)</td><td>(.*)</td><td class="(.*)">'
+    assert re.findall(row, said[0]) == [
+        (
+            "validations/gold.&lt;x&gt;/__none__/2026-11-28/1.html", "gold.&lt;x&gt;", "2026-11-28 01:02:03", "2 of 3",
+            "failed",
+        ),
+        (
+            "validations/silver.orders/__none__/2026-11-27/1.html", "silver.orders", "2026-11-27 01:02:03", "3 of 3",
+            "passed",
+        ),
+    ]  # fmt: skip
+    assert "<style>" in said[2]
+    assert "<p>é</p>" in said[2]
 
 
 def test_a_suite_is_written_as_it_is_read(tmp_path: Path) -> None:
