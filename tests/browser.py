@@ -19,13 +19,20 @@ def is_there() -> bool:
 
 
 @contextmanager
-def logged_in(settings: Settings, user: str = "admin", *, size: str = "1400,900") -> Iterator[webdriver.Chrome]:
-    """Debian's Chromium without a window, logged in; nothing is fetched from elsewhere."""
+def without_window(*, size: str = "1400,900") -> Iterator[webdriver.Chrome]:
+    """Debian's Chromium without a window; nothing is fetched from elsewhere."""
     options = webdriver.ChromeOptions()
     for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={size}"):
         options.add_argument(option)
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     with webdriver.Chrome(options=options, service=service) as browser:
+        yield browser
+
+
+@contextmanager
+def logged_in(settings: Settings, user: str = "admin", *, size: str = "1400,900") -> Iterator[webdriver.Chrome]:
+    """Such a browser that has logged in."""
+    with without_window(size=size) as browser:
         browser.get(settings.airflow_url)
         until(browser, lambda: bool(browser.find_elements(By.NAME, "password")))
         browser.find_element(By.NAME, "username").send_keys(user)

@@ -12,6 +12,7 @@ from typing import Any
 
 from deltaworks.findings import Finding
 from deltaworks.quality.bounds import number_range
+from deltaworks.quality.on_spark import not_of_column, not_on_spark
 from deltaworks.quality.pattern import NotPortableError, any_of, translate
 from deltaworks.quality.rule import (
     Check,
@@ -129,9 +130,8 @@ def findings(
 def _compiled(one: Expectation, types: Columns) -> Compiled:
     if one.type in _TYPE_CHECKS:
         return _declared_type(one, types)
-    if one.type in _NOT_ON_SPARK:
-        finding, next_step = _NOT_ON_SPARK[one.type]
-        return Compiled(expectation=one, refused=NotCompiledError(finding, next_step), hopeless=True)
+    if (unjudged := not_on_spark(one.type) or not_of_column(one.type, one.kwargs, types)) is not None:
+        return Compiled(expectation=one, refused=NotCompiledError(*unjudged), hopeless=True)
     if one.type not in _COMPILED or one.kwargs.get("mostly", 1) != 1:
         return Compiled(expectation=one, on_schedule="it is about many rows together")
     if one.kwargs.get("row_condition") is not None:
@@ -151,11 +151,6 @@ def judges_rows(kind: str) -> bool:
 def settled_by_the_declaration(kind: str) -> bool:
     """Whether expectations of this type hold, or cannot, whatever the rows are."""
     return kind in _TYPE_CHECKS
-
-
-def not_on_spark(kind: str) -> tuple[str, str] | None:
-    """Why no validation can judge expectations of this type, and what to do; None where one can."""
-    return _NOT_ON_SPARK.get(kind)
 
 
 _WARN = "Take it out, or write severity: warning: then the stream leaves it alone"
@@ -466,26 +461,3 @@ _COMPILED: dict[str, Callable[[Kwargs, Columns], Check]] = {
     "expect_multicolumn_sum_to_equal": _sum,
 }
 _TYPE_CHECKS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
-_NO_ORDER = ("the rows of a table have no order", "Compare two columns, or take it out")
-_OTHER_TABLE = (
-    'Write unexpected_rows_expectation, with the other table in braces: "... from {batch} join {silver.orders} ..."'
-)
-_NOT_ON_SPARK: dict[str, tuple[str, str]] = {
-    **{
-        kind: (f"Great Expectations has no {kind} on Spark", "Write a regex")
-        for kind in (
-            "expect_column_values_to_match_like_pattern",
-            "expect_column_values_to_match_like_pattern_list",
-            "expect_column_values_to_not_match_like_pattern",
-            "expect_column_values_to_not_match_like_pattern_list",
-            "expect_column_values_to_be_dateutil_parseable",
-        )
-    },
-    **{
-        kind: (f"Great Expectations has no {kind} on Spark", _OTHER_TABLE)
-        for kind in ("expect_query_results_to_match_comparison", "expect_table_row_count_to_equal_other_table")
-    },
-    "expect_column_values_to_be_increasing": _NO_ORDER,
-    "expect_column_values_to_be_decreasing": _NO_ORDER,
-}
-"""What no validation can judge: the finding, and what to do."""

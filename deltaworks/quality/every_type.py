@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deltaworks.expectation_types import TYPES
-from deltaworks.quality.compiling import judges_rows, not_on_spark, settled_by_the_declaration
+from deltaworks.quality.compiling import judges_rows, settled_by_the_declaration
+from deltaworks.quality.on_spark import OF_TYPES, not_on_spark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ def every_type() -> Iterator[Judging]:
         elif settled_by_the_declaration(kind):
             yield Judging(type=kind, each_row=False, at_rest=True, note="holds by the declaration, or is refused")
         else:
-            yield Judging(type=kind, each_row=judges_rows(kind), at_rest=True, note="")
+            types = f"of {', '.join(sorted(OF_TYPES[kind]))}" if kind in OF_TYPES else ""
+            yield Judging(type=kind, each_row=judges_rows(kind), at_rest=True, note=types)
 
 
 def page() -> str:
@@ -46,7 +48,7 @@ Expectations judge every type that is not refused here.
 
 *Each row*: in tables that parse, as a row comes, unless the expectation has `mostly` below 1 or a `row_condition`. *At
 rest*: the whole table, each night and after a day closes ([what must hold](how-to/quality.md)). *Refused*: by
-`table check`, as nothing could judge it.
+`table check`, as nothing could judge it. *Of*: columns of these types; of others it is refused.
 
 | type | each row | at rest | |
 | --- | --- | --- | --- |"""
