@@ -100,11 +100,16 @@ def is_back(settings: Settings, name: str, killed: int | None) -> bool:
 
 
 def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = 60) -> float:
-    """Wait until something is true; returns the seconds that it took."""
-    began = time.monotonic()
+    """Wait until something is true; returns the seconds that it took.
+
+    A look that takes long, into a lake or at Airflow's REST, is taken less often: what is waited for needs the machine.
+    """
+    began = looked = time.monotonic()
     while not true():
-        assert time.monotonic() - began < seconds_max, f"not within {seconds_max:g} s: {what}"
-        time.sleep(0.05)
+        took = time.monotonic() - looked
+        assert looked + took - began < seconds_max, f"not within {seconds_max:g} s: {what}"
+        time.sleep(min(max(0.05, 4 * took), 5))
+        looked = time.monotonic()
     return time.monotonic() - began
 
 

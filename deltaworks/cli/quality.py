@@ -1,7 +1,7 @@
 """`deltaworks quality`: suites judged by Great Expectations itself, its pages, and the days that are held back."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -62,14 +62,13 @@ def run(
     try:
         outcome = _validated(now, found, table, days=days, occasion="day" if days else "schedule" if night else None)
     except DeltaworksError as error:
-        _judge_days(now, table, days, "unknown", reason=error.finding)
+        _judge_days(now, table, dict.fromkeys(days, ("unknown", error.finding)))
         raise
     except Exception as error:  # noqa: BLE001  # whatever Spark, Arrow or Great Expectations raise
         name = _name_of(error)  # its text may quote a row
-        _judge_days(now, table, days, "unknown", reason=name)
+        _judge_days(now, table, dict.fromkeys(days, ("unknown", name)))
         raise QualityError(table, f"cannot be judged ({name})", "See the log of its Spark, quality.log") from None
-    verdict, reason = outcome.of_days
-    _judge_days(now, table, days, verdict, reason=reason)
+    _judge_days(now, table, {day: outcome.of_day(day) for day in days})
     _tell(outcome, now, as_json=as_json)
     raise typer.Exit(_EXIT[outcome.verdict])
 
@@ -108,21 +107,26 @@ def _name_of(error: Exception) -> str:
     return " ".join(filter(None, [type(error).__name__, condition]))
 
 
-def _judge_days(now: Settings, table: str, days: Sequence[str], verdict: "Verdict", *, reason: str) -> None:
+def _judge_days(now: Settings, table: str, days: "Mapping[str, tuple[Verdict, str]]") -> None:
     """Tell the control store, which holds days back or lets them go."""
     if not days:
         return
     from deltaworks.control import Store
 
     with Store(now.control_dsn()) as store:
-        for day in days:
+        for day, (verdict, reason) in days.items():
             if not store.judge_partition(table, day, verdict, reason=reason):
                 raise QualityError(f"{table} {day}", "no such day is closed", "Give one that is, or none")
 
 
 def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
     rows = [
-        {"expectation": one.name, "severity": one.severity, "judged": one.where, "verdict": one.verdict}
+        {
+            "expectation": one.name,
+            "severity": one.severity,
+            "judged": one.day or one.where,
+            "verdict": one.verdict,
+        }
         for one in outcome.judged
     ]
     pages = now.quality_docs / "index.html"

@@ -1,8 +1,9 @@
 """Where and when each expectation of a suite is judged, and what follows when a critical one is not met.
 
 What a row can be judged by as it is parsed, the stream judges. Great Expectations judges the whole suite at rest, over
-the whole table: each night, and where the table's days close, after each. `meta` may say one of these, `when: schedule`
-or `when: day`; and of what is critical, `then: tell`, which it is without a word, or `then: hold`.
+the whole table: each night, and where the table's days close, after each. `meta` may say `when: schedule`, which leaves
+out the days, or `when: day`, which judges the rows of each day that closes and nothing else; and of what is critical,
+`then: tell`, which it is without a word, or `then: hold`.
 """
 
 import re
@@ -47,13 +48,18 @@ class Planned:
         return self.compiled.expectation
 
     @property
+    def of_day(self) -> bool:
+        """Whether it is judged of the rows of a day, not of the whole table."""
+        return self.expectation.meta.get("when") == "day"
+
+    @property
     def judged(self) -> str:
         """When it is judged, in words."""
         if self.compiled.settled:
             return "holds by the declaration"
         if not self.when:
             return f"never: {self.compiled.why_no_rule}"
-        at_rest = ", ".join(_TOLD[one] for one in self.when)
+        at_rest = "when a day closes, of its rows" if self.of_day else ", ".join(_TOLD[one] for one in self.when)
         if self.each_row:
             return f"each row, {at_rest}"
         return f"{at_rest}; not in the stream: {self.compiled.why_no_rule}" if self.parses else at_rest

@@ -22,6 +22,8 @@ class Judged:
     verdict: Verdict
     result: str
     where: Where = "at rest"
+    day: str | None = None
+    """The day whose rows were judged; None where it was the whole table."""
 
     @property
     def name(self) -> str:
@@ -55,10 +57,11 @@ class Outcome:
         """Why the verdict is not `passed`: names of expectations, no values; empty where it is."""
         return _reason(self._critical())
 
-    @property
-    def of_days(self) -> tuple[Verdict, str]:
-        """The same of what holds days back, with the reason."""
-        holding = [one for one in self._critical() if one.expectation.meta.get("then") == "hold"]
+    def of_day(self, day: str) -> tuple[Verdict, str]:
+        """The same of what holds a day back, with the reason."""
+        holding = [
+            one for one in self._critical() if one.expectation.meta.get("then") == "hold" and one.day in (None, day)
+        ]
         return _verdict(holding), _reason(holding)
 
     def _critical(self) -> list[Judged]:

@@ -7,7 +7,7 @@ the other, which delta-rs sees to. No owner, no entry: no row of the lake depend
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -51,19 +51,19 @@ def rows_of(outcome: Outcome) -> pa.Table:
         "run_id": outcome.run_id, "judged_at": outcome.judged_at, "table_name": outcome.table,
         "version": outcome.version, "suite": outcome.table,
     }  # fmt: skip
-    days: list[date | None] = [*map(date.fromisoformat, outcome.days)] or [None]
+    all_days: Sequence[str | None] = outcome.days or [None]
     rows = [
         {
             **said,
-            "day": day,
+            "day": day and date.fromisoformat(day),
             "expectation": one.name,
             "severity": one.severity,
             "judged": one.where,
             "verdict": one.verdict,
             "result": one.result,
         }
-        for day in days
         for one in outcome.judged
+        for day in ([one.day] if one.day else all_days)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import great_expectations as gx
@@ -12,7 +13,9 @@ from great_expectations.core import ExpectationSuite
 from great_expectations.core.expectation_validation_result import ExpectationValidationResult
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.expectations.expectation import Expectation as Domain
-from pyspark.sql import SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from deltaworks.catalog import Catalog
 from deltaworks.quality.planning import When, planned, tables_named, with_views
@@ -39,9 +42,9 @@ def validate(
 ) -> Outcome:
     """Judge a suite over the newest version of a table; its pages are in Data Docs.
 
-    Of the suite that which is judged on an occasion; all of it, where there is none. `days`: for the record. What the
-    stream has set aside by the suite's rules is told too.
-    Raises LakeError where there is nothing to judge.
+    Of the suite that which is judged on an occasion; all of it, where there is none. `days`: those that have closed.
+    What is judged of a day's rows is judged of each, and where none is given of the newest that is through. What the
+    stream has set aside by the suite's rules is told too. Raises LakeError where there is nothing to judge.
     """
     declared = catalog[table]
     plan = [
@@ -55,33 +58,53 @@ def validate(
         )
         if (one.when if occasion is None else occasion in one.when)
     ]
-    expectations = [one.expectation for one in plan]
     found = pinned(spark, settings, declared)
     context = opened(settings, catalog)
-    views = _views(spark, settings, catalog, expectations)
-    once = {_key(one): _domain(one, views) for one in expectations}  # one that is there twice is judged once
-    given = ExpectationSuite(name=table, meta={"version": found.version, "days": list(days)})
-    for domain in once.values():
-        if isinstance(domain, Domain):
-            given.add_expectation(domain)
-    results = _run(context, context.suites.add(given), found.rows) if given.expectations else {}
+    views = _views(spark, settings, catalog, [one.expectation for one in plan])
+    judge = partial(_judge, context, table, views=views, meta={"version": found.version})
+    judged = judge(found.rows, [one.expectation for one in plan if not one.of_day])
+    if daily := [one.expectation for one in plan if one.of_day]:
+        time = F.to_date(str(declared.table.event_time))
+        for day in days or _newest_through(found.rows, time):
+            judged += judge(found.rows.where(time == F.lit(day).cast("date")), daily, day=day)
     now = datetime.now(UTC)
-    aside = judged_in_the_stream(context, settings, declared, setting_aside(plan), version=found.version, at=now)
+    judged += judged_in_the_stream(context, settings, declared, setting_aside(plan), version=found.version, at=now)
     clear(settings)
     return Outcome(
-        run_id=str(uuid.uuid4()),
-        judged_at=now,
-        table=table,
-        version=found.version,
-        days=tuple(days),
-        judged=[*(_judged(one, once[_key(one)], results) for one in expectations), *aside],
+        run_id=str(uuid.uuid4()), judged_at=now, table=table, version=found.version, days=tuple(days), judged=judged
     )
 
 
+def _newest_through(rows: DataFrame, time: SparkColumn) -> list[str]:
+    """The last day but one that there are rows of, else the only one; none where there are no rows."""
+    days = [str(row[0]) for row in rows.select(time).distinct().orderBy(time.desc_nulls_last()).limit(2).collect()]
+    return [day for day in days if day != "None"][-1:]
+
+
+def _judge(
+    context: EphemeralDataContext,
+    table: str,
+    rows: DataFrame,
+    expectations: Sequence[Expectation],
+    *,
+    views: Mapping[str, str],
+    meta: Mapping[str, Any],
+    day: str | None = None,
+) -> list[Judged]:
+    """Judge these expectations by a suite of that name, for a day under its name too."""
+    once = {_key(one): _domain(one, views) for one in expectations}  # one that is there twice is judged once
+    given = ExpectationSuite(name=f"{table}.{day}" if day else table, meta=dict(meta))
+    for domain in once.values():
+        if isinstance(domain, Domain):
+            given.add_expectation(domain)
+    results = _run(context, context.suites.add(given), rows) if given.expectations else {}
+    return [_judged(one, once[_key(one)], results, day) for one in expectations]
+
+
 def _run(
-    context: EphemeralDataContext, suite: ExpectationSuite, rows: Any
+    context: EphemeralDataContext, suite: ExpectationSuite, rows: DataFrame
 ) -> Mapping[str | None, ExpectationValidationResult]:
-    asset = context.data_sources.add_spark(SITE).add_dataframe_asset(suite.name)
+    asset = context.data_sources.add_spark(suite.name).add_dataframe_asset(suite.name)
     data = asset.add_batch_definition_whole_dataframe("newest")
     definition = context.validation_definitions.add(gx.ValidationDefinition(name=suite.name, data=data, suite=suite))
     checkpoint = gx.Checkpoint(
@@ -118,13 +141,18 @@ def _domain(one: Expectation, views: Mapping[str, str]) -> Domain | str:
 
 
 def _judged(
-    one: Expectation, domain: Domain | str, results: Mapping[str | None, ExpectationValidationResult]
+    one: Expectation, domain: Domain | str, results: Mapping[str | None, ExpectationValidationResult], day: str | None
 ) -> Judged:
     if isinstance(domain, str):
-        return Judged(expectation=one, verdict="unknown", result=json.dumps({"exception_message": domain}))
+        return Judged(expectation=one, verdict="unknown", result=_no_result(domain), day=day)
     result = results.get(domain.id)
     if result is None:
-        return Judged(expectation=one, verdict="unknown", result=json.dumps({"exception_message": "no result"}))
+        return Judged(expectation=one, verdict="unknown", result=_no_result("no result"), day=day)
     info = result.exception_info or {}
     verdict: Verdict = "unknown" if info.get("raised_exception") else "passed" if result.success else "failed"
-    return Judged(expectation=one, verdict=verdict, result=json.dumps(result.to_json_dict(), sort_keys=True))
+    told = json.dumps(result.to_json_dict(), sort_keys=True)
+    return Judged(expectation=one, verdict=verdict, result=told, day=day)
+
+
+def _no_result(why: str) -> str:
+    return json.dumps({"exception_message": why})

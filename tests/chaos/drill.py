@@ -23,7 +23,7 @@ _BEGIN_SECONDS_MAX = 300.0  # Airflow's first look at the DAGs, Spark's start; n
 _SETTLE_SECONDS_MAX = 300.0
 _CHECK_SECONDS = 120.0
 _PAUSE_SECONDS = (2.0, 12.0)  # before each kill, by chance: in, before and after a batch, a beat, a commit
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.5
 Say = Callable[[str], None]
 
 

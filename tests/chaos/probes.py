@@ -21,7 +21,7 @@ from deltaworks.errors import QueryError
 from deltaworks.settings import Settings
 from shop.topic import PageViewTopic
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.5  # each look costs what a query costs, and the drivers need the machine
 _VISITOR = 0  # the simulator's begin at 1
 # Negative ids, because the simulator gives those above zero; cancelled and free, so that no revenue changes.
 _NEXT = """

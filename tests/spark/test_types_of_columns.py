@@ -40,6 +40,23 @@ ROWS: dict[str, tuple[pa.Array, Any, Any]] = {
 """By type a column, the least and the greatest of its values as a suite has them."""
 
 
+TABLE = '''"""A column of every type."""
+
+from deltaworks.words import Column, Table, append, hours, json
+
+TABLE = Table(
+    app="tiny",
+    reads=json("bronze.letters", topic="notes"),
+    kept_as=append(dedupe_by=("event_id",), within=hours(1)),
+    columns=(
+        Column("event_id", "string", null=False, doc="Its name."),
+{columns}    ),
+    event_time="a_timestamp",
+    owner="tests",
+)
+'''
+
+
 def arguments(kind: str, least: Any, greatest: Any) -> dict[str, Any] | None:
     """Arguments that a column of these values meets; None where the type is about no single column's type."""
     both = {"min_value": least, "max_value": greatest}
@@ -106,13 +123,7 @@ def test_what_is_let_through_is_judged_and_what_is_refused_cannot_be(
     chosen = [kinds[at] for at in share(range(len(kinds)))]
     project = Project(tmp_path / "project")
     columns = "".join(f"        Column({name!r}, {type_!r}, doc='Of it.'),\n" for type_, name in names().items())
-    project.write(
-        "tables/silver/kinds/table.py",
-        '"""Every type."""\nfrom deltaworks.words import Column, Table, append, hours, json\n\nTABLE = Table(\n'
-        '    app="tiny", reads=json("bronze.letters", topic="notes"),\n'
-        '    kept_as=append(dedupe_by=("a_int",), within=hours(1)),\n    columns=(\n'
-        f'{columns}    ),\n    event_time="a_timestamp", owner="tests",\n)\n',
-    )
+    project.write("tables/silver/kinds/table.py", TABLE.format(columns=columns))
     listed = [
         {"type": kind, "kwargs": {"column": names()[type_], **(arguments(kind, *ROWS[type_][1:]) or {})}}
         for kind in chosen
@@ -123,7 +134,8 @@ def test_what_is_let_through_is_judged_and_what_is_refused_cannot_be(
         json.dumps({"expectations": [{**one, "severity": "warning"} for one in listed]}),
     )
     settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
-    write_deltalake(settings.lake / "silver/kinds", pa.table({names()[type_]: ROWS[type_][0] for type_ in ROWS}))
+    rows = pa.table({name: ROWS[type_][0] for type_, name in names().items()})
+    write_deltalake(settings.lake / "silver/kinds", rows.append_column("event_id", pa.array(["1", "2", "3", "4"])))
     found = catalog.load(project.folder)
     declared = found["silver.kinds"]
     types = {column.name: parse(column.type) for column in declared.columns}
@@ -136,7 +148,7 @@ def test_what_is_let_through_is_judged_and_what_is_refused_cannot_be(
     assert all(not_of_column(one.type, one.kwargs, types) for one in refused)
     assert not {one.name: (one.verdict, one.result) for one in outcome.judged if one.verdict != "passed"}
     assert len(outcome.judged) + len(refused) == len(listed)
-    assert [one for one in refused if passes(spark, one, pa.table({n: ROWS[t][0] for t, n in names().items()}))] == []
+    assert [one for one in refused if passes(spark, one, rows)] == []
 
 
 def names() -> dict[str, str]:

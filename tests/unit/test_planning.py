@@ -57,7 +57,7 @@ def test_of_a_gold_table_all_is_judged_each_night_and_when_a_day_closes(project:
     assert shown(project, name) == [
         ("each night, when a day closes", "the run fails"),
         ("each night", "counted"),
-        ("when a day closes", "the day's asset is held back"),
+        ("when a day closes, of its rows", "the day's asset is held back"),
         ("each night, when a day closes", "the run fails"),
     ]
 

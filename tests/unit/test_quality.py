@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import deltalake
@@ -59,8 +60,11 @@ def test_a_day_is_held_by_what_holds_days_alone() -> None:
     told_only = outcome(judged("failed"), judged("passed", column="orders", then="hold"))
     holding = outcome(judged("passed"), judged("unknown", column="orders", then="hold"))
 
-    assert (told_only.verdict, told_only.of_days) == ("failed", ("passed", ""))
-    assert holding.of_days == ("unknown", "expect_column_values_to_not_be_null(orders) unknown")
+    of_one = outcome(replace(judged("failed", then="hold"), day="2026-11-19"), days=("2026-11-19", "2026-11-20"))
+
+    assert (told_only.verdict, told_only.of_day("2026-11-20")) == ("failed", ("passed", ""))
+    assert holding.of_day("2026-11-20") == ("unknown", "expect_column_values_to_not_be_null(orders) unknown")
+    assert [of_one.of_day(day)[0] for day in of_one.days] == ["failed", "passed"]
 
 
 @pytest.mark.parametrize("text", [None, "", "# nothing yet", "name: gold.carts"])
