@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import deltalake
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -121,6 +122,45 @@ def test_many_rows_are_read_by_spark_as_of_the_version(lake: Settings, judge: Ca
     few, many = judge(lake), judge(lake.changed(arrow_bytes_max=1))
 
     assert [one.verdict for one in few.judged] == [one.verdict for one in many.judged]
+
+
+def test_a_day_that_has_closed_is_judged_by_its_own_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Where a suite says `when: day`; the rest over the whole table. By hand it is the newest day that is through."""
+    project = Project(tmp_path / "project")
+    project.write(
+        "expectations/gold/notes_per_day.yml",
+        """expectations:
+  - {type: expect_table_row_count_to_equal, kwargs: {value: 3}, severity: critical}
+  - {type: expect_table_row_count_to_equal, kwargs: {value: 1}, severity: critical, meta: {when: day}}
+  - {type: expect_column_sum_to_be_between, kwargs: {column: notes, max_value: 5}, severity: warning, meta: {when: day}}
+""",
+    )
+    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
+    days = [dt.date(2026, 11, 19 + day) for day in range(3)]
+    last = pa.array([dt.datetime(2026, 11, 20, tzinfo=dt.UTC)] * 3, pa.timestamp("us", "UTC"))
+    rows = {
+        "day": days,
+        "notes": [5, 6, 7],
+        "words": [5, 6, 7],
+        "shortest": pa.array([5] * 3, pa.int32()),
+        "last": last,
+    }
+    write_deltalake(settings.lake / "gold/notes_per_day", pa.table(rows))
+    found = catalog.load(settings.project)
+
+    closed = validate(spark, settings, found, "gold.notes_per_day", days=("2026-11-19", "2026-11-20"), occasion="day")
+    by_hand = validate(spark, settings, found, "gold.notes_per_day")
+
+    assert [(one.day, one.verdict) for one in closed.judged] == [
+        (None, "passed"), ("2026-11-19", "passed"), ("2026-11-19", "passed"), ("2026-11-20", "passed"),
+        ("2026-11-20", "failed"),
+    ]  # fmt: skip
+    assert [(one.day, one.verdict) for one in by_hand.judged] == [
+        (None, "passed"), ("2026-11-20", "passed"), ("2026-11-20", "failed"),
+    ]  # fmt: skip
+    ops_quality.tell(settings.lake, closed)
+    told = dataset_of(deltalake.DeltaTable(settings.lake / "ops/quality")).to_table()["day"].to_pylist()
+    assert sorted(told) == [days[0]] * 3 + [days[1]] * 3
 
 
 def test_old_results_and_pages_go(lake: Settings, judge: Callable[[Settings], Outcome]) -> None:
