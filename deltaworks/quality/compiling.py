@@ -5,7 +5,7 @@ validation: kwargs that it reads in an unexpected way, and types that Spark woul
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -117,14 +117,29 @@ def compiled(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = 
 def findings(
     suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = (), parses: bool = True
 ) -> Iterator[Finding]:
-    """What nobody can judge; of a table that parses also what is critical, about single rows, and sets none aside."""
+    """What nobody can judge, or not as it says; of a table that parses also what is critical, and sets no row aside."""
+    nullable = {column.name for column in columns if column.null}
     for one in compiled(suite, columns, later=later):
+        if one.rule is not None and (finding := _lets_nulls_through(one.rule.check, nullable)):
+            yield Finding(
+                place=f"{shown_path(suite.name)}:{one.expectation.line}",
+                finding=finding,
+                next_step="Write ignore_row_if: either_value_is_missing, which says so, and expect both to be not null",
+            )
         if one.refused is None:
             continue
         finding, next_step = one.refused.finding, one.refused.next_step
         if one.hopeless or (parses and one.expectation.severity == "critical"):
             place = f"{shown_path(suite.name)}:{one.expectation.line}"
             yield Finding(place=place, finding=finding, next_step=next_step)
+
+
+def _lets_nulls_through(check: Check, nullable: Collection[str]) -> str:
+    """How a comparison passes rows that it seems to refuse: nothing is above null, and nothing is not. Empty if not."""
+    if not isinstance(check, Greater) or check.ignored == "any":
+        return ""
+    names = [name for name in check.columns if name in nullable]
+    return f"a row without {' or '.join(names)} passes, whatever ignore_row_if says" if names else ""
 
 
 def _compiled(one: Expectation, types: Columns) -> Compiled:

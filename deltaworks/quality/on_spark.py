@@ -48,7 +48,7 @@ OF_TYPES: Mapping[str, frozenset[str]] = {
     "expect_column_sum_to_be_between": NUMBERS,
     "expect_column_value_z_scores_to_be_less_than": NUMBERS,
     "expect_column_values_to_not_be_outliers": NUMBERS,
-    "expect_column_values_to_be_between": NUMBERS | _TIMES,
+    "expect_column_values_to_be_between": NUMBERS | _TIMES | _TEXT,
     "expect_column_most_common_value_to_be_in_set": NUMBERS | _FLAG | _TEXT,
     "expect_column_kl_divergence_to_be_less_than": NUMBERS | _FLAG | _TEXT,
     "expect_column_values_to_match_json_schema": _TEXT,
@@ -79,7 +79,8 @@ def not_of_column(kind: str, kwargs: Mapping[str, Any], types: Mapping[str, Type
         return None
     if found.name not in known:
         return f"Great Expectations cannot judge this of {column}, which is {found}", _BY_QUERY
-    for bound in ("min_value", "max_value") if kind in _BETWEEN else ():
+    # of a text only numbers can be bounds: of its length, of how many there are, of texts that are numbers
+    for bound in ("min_value", "max_value") if kind in _BETWEEN or found.name == "string" else ():
         value = kwargs.get(bound)
         if value is not None and (wanted := _wanted(value, found)):
             return f"{bound} {value!r} is none for {column}, which is {found}", f"Write {wanted}"

@@ -12,7 +12,7 @@ from deltaworks.catalog.describing import described
 from deltaworks.engine.checker import Picture, check
 from deltaworks.engine.checker.source import equals
 from deltaworks.settings import ROOT, Settings
-from tests.chance import seeded
+from tests.chance import Share, seeded
 from tests.customers import TABLE, a_source, alone, in_batches, moved, shuffled, states
 from tests.flows import Owner
 from tests.handed import Hand
@@ -136,7 +136,7 @@ def test_order_and_cuts_make_no_difference(shop: Settings, run: int) -> None:
     assert calm.verdicts() == wild.verdicts() == {"ok"}
 
 
-def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
+def test_death_before_any_commit_changes_nothing(shop: Settings, share: Share) -> None:
     """Ends are remembered before the table is committed: what a crash leaves there comes again, once."""
     chance = seeded()
     parts = shuffled(chance, a_source(chance, 40), cuts=4)
@@ -145,7 +145,7 @@ def test_death_before_any_commit_changes_nothing(shop: Settings) -> None:
     in_batches(calm, parts)
     assert calm.commits - opened >= 8  # four batches: bronze and table, and ends now and then
 
-    for crash_at in range(opened, calm.commits):
+    for crash_at in share(range(opened, calm.commits)):
         owner = owned(shop.changed(data=shop.data / f"crash{crash_at}"))
         owner.crash_at = crash_at
         in_batches(owner, parts)
