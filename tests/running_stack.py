@@ -99,7 +99,7 @@ def is_back(settings: Settings, name: str, killed: int | None) -> bool:
     return one.state == "ready" and one.pid != killed and all(other.state in UP for other in found.parts.values())
 
 
-def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = 60) -> float:
+def wait_until(true: Callable[[], bool], *, what: str, seconds_max: float = START_SECONDS_MAX) -> float:
     """Wait until something is true; returns the seconds that it took.
 
     A look that takes long, into a lake or at Airflow's REST, is taken less often: what is waited for needs the machine.

@@ -1,6 +1,6 @@
 """The files that stand beside a declaration: its suite and its cases."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from deltaworks import cases, suites
@@ -9,6 +9,7 @@ from deltaworks.catalog.reading import Readable
 from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding, nearest
 from deltaworks.quality import compiling, planning
+from deltaworks.suites import Suite
 from deltaworks.words.keeping import Raw
 
 
@@ -34,11 +35,18 @@ def suite_findings(tables: Mapping[str, Readable], names: set[str], project: Pat
             yield Finding(place=shown, finding=f"there is no table {name}", next_step=nearest(name, names, "tables"))
 
 
-def _not_judged(declared: Declared, names: set[str]) -> list[Finding]:
-    """Expectations that nothing judges, that promise to set rows aside and cannot, or whose meta means nothing."""
+def _not_judged(declared: Declared, names: Collection[str]) -> list[Finding]:
     if declared.suite is None:
         return []
-    suite = suites.load(declared.suite, table=declared.name, columns=[column.name for column in declared.columns])
+    columns = [column.name for column in declared.columns]
+    return not_judged(declared, suites.load(declared.suite, table=declared.name, columns=columns), names)
+
+
+def not_judged(declared: Declared, suite: Suite, names: Collection[str]) -> list[Finding]:
+    """Expectations that nothing judges, that promise to set rows aside and cannot, or whose meta means nothing.
+
+    `names`: of all tables, as a query may name them.
+    """
     try:
         compile_findings = compiling.findings(suite, declared.columns, later=declared.implied, parses=declared.parses)
         return [*compile_findings, *planning.findings(suite, closes_days=declared.closes_days, names=names)]

@@ -108,7 +108,10 @@ def compiled(suite: Suite, columns: Sequence[Column], *, later: Sequence[str] = 
         return  # bronze has columns of types that nobody declares
     types = {column.name: parse(column.type) for column in columns}
     for one in suite.expectations:
-        if one.type in _COMPILED and not set(later).isdisjoint(_columns(one.kwargs)):
+        unjudged = not_on_spark(one.type) or not_of_column(one.type, one.kwargs, types)
+        if unjudged is not None:
+            yield Compiled(expectation=one, refused=NotCompiledError(*unjudged), hopeless=True)
+        elif one.type in _COMPILED and not set(later).isdisjoint(_columns(one.kwargs)):
             yield Compiled(expectation=one, on_schedule="a row has no interval when it comes")
         else:
             yield _compiled(one, types)
@@ -145,8 +148,6 @@ def _lets_nulls_through(check: Check, nullable: Collection[str]) -> str:
 def _compiled(one: Expectation, types: Columns) -> Compiled:
     if one.type in _TYPE_CHECKS:
         return _declared_type(one, types)
-    if (unjudged := not_on_spark(one.type) or not_of_column(one.type, one.kwargs, types)) is not None:
-        return Compiled(expectation=one, refused=NotCompiledError(*unjudged), hopeless=True)
     if one.type not in _COMPILED or one.kwargs.get("mostly", 1) != 1:
         return Compiled(expectation=one, on_schedule="it is about many rows together")
     if one.kwargs.get("row_condition") is not None:

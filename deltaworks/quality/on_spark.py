@@ -3,7 +3,8 @@
 Tests hold both against the library itself.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -55,14 +56,17 @@ OF_TYPES: Mapping[str, frozenset[str]] = {
     "expect_column_values_to_match_strftime_format": _TEXT,
 }
 """Types of columns that it can judge; those that are not here it can judge of every type."""
-_BETWEEN = (
+_BOUNDED = (
     *_EXTREMES,
     "expect_column_mean_to_be_between",
     "expect_column_median_to_be_between",
     "expect_column_stdev_to_be_between",
     "expect_column_sum_to_be_between",
+    "expect_column_values_to_be_between",
 )
-_DATE_LENGTH = len("2026-11-21")
+"""Those whose bounds are values of the column's type."""
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 _BY_QUERY = 'Write unexpected_rows_expectation, which asks by SQL: "select ... from {batch} where ..."'
 
 
@@ -72,29 +76,46 @@ def not_on_spark(kind: str) -> Unjudged | None:
 
 
 def not_of_column(kind: str, kwargs: Mapping[str, Any], types: Mapping[str, Type]) -> Unjudged | None:
-    """The same of one column's expectation, for the column's type."""
+    """Why an expectation about a column cannot be judged of one of its type, or with its bounds; None where it can."""
     column = str(kwargs.get("column", ""))
     found, known = types.get(column), OF_TYPES.get(kind)
     if found is None or known is None:
         return None
     if found.name not in known:
         return f"Great Expectations cannot judge this of {column}, which is {found}", _BY_QUERY
-    # of a text only numbers can be bounds: of its length, of how many there are, of texts that are numbers
-    for bound in ("min_value", "max_value") if kind in _BETWEEN or found.name == "string" else ():
-        value = kwargs.get(bound)
-        if value is not None and (wanted := _wanted(value, found)):
+    for bound, value in _bounds(kind, kwargs, found):
+        if wanted := _wanted(value, found, zoned=kind not in _EXTREMES):
             return f"{bound} {value!r} is none for {column}, which is {found}", f"Write {wanted}"
     return None
 
 
-def _wanted(value: object, of: Type) -> str:
-    """What a bound must look like instead; empty where it will do."""
+def _bounds(kind: str, kwargs: Mapping[str, Any], of: Type) -> Iterator[tuple[str, object]]:
+    """What must be of the column's type; of a text only numbers can be bounds, of texts that are numbers."""
+    if kind in _BOUNDED or of.name == "string":
+        yield from ((name, kwargs[name]) for name in ("min_value", "max_value") if kwargs.get(name) is not None)
+    given = kwargs.get("quantile_ranges")
+    ranges = given.get("value_ranges") if isinstance(given, dict) else None
+    for pair in ranges if isinstance(ranges, list) else []:
+        yield from (
+            ("value_ranges", value) for value in (pair if isinstance(pair, list) else [pair]) if value is not None
+        )
+
+
+def _wanted(value: object, of: Type, *, zoned: bool) -> str:
+    """What a bound must look like instead, empty where it will do; `zoned`: whether a moment may have a zone."""
     if of.name not in _TIMES:
         return "" if isinstance(value, int | float) else "a number"
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return f'a {of} in quotes, as in "2026-11-21"'
-    if moment.tzinfo is not None:
+    pattern = _DATE if of.name == "date" else _MOMENT
+    if not isinstance(value, str) or not pattern.fullmatch(value) or not _is_one(value):
+        return f'a {of} in quotes, as in "2026-11-21{"" if of.name == "date" else "T10:00:00"}"'
+    if not zoned and datetime.fromisoformat(value).tzinfo is not None:
         return 'it without a zone, as in "2026-11-21T10:00:00", which is UTC: Great Expectations compares no other'
-    return "" if of.name == "timestamp" or len(str(value)) == _DATE_LENGTH else 'a date, as in "2026-11-21"'
+    return ""
+
+
+def _is_one(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

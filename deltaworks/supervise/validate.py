@@ -142,7 +142,8 @@ class ValidateTrigger(BaseTrigger):
         """End the task by the verdict: what nobody could say is no success."""
         for one in outcome["expectations"]:
             if one["verdict"] != "passed":
-                self.log.warning("%s %s: %s", one["severity"], one["expectation"], one["verdict"])
+                place = one["day"] or one["where"]
+                self.log.warning("%s %s, %s: %s", one["severity"], one["expectation"], place, one["verdict"])
         told = f"{self.table}, version {outcome['version']}: {outcome['verdict']}. Pages: {outcome['pages']}"
         xcoms: dict[str, Any] = {"return_value": dict(outcome)}
         if outcome["verdict"] == "passed":

@@ -14,8 +14,6 @@ have no values of rows, as everywhere; the rows themselves are a DataFrame, to b
 from functools import cache
 from pathlib import Path
 
-import great_expectations as gx
-from great_expectations.checkpoint import UpdateDataDocsAction
 from great_expectations.core import ExpectationSuite
 from great_expectations.data_context import EphemeralDataContext
 from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +23,7 @@ from deltaworks.engine.session import open_session
 from deltaworks.settings import AppSettings, Settings
 from deltaworks.suites import Suite
 from deltaworks.validation.pinned import pinned
-from deltaworks.validation.run import RESULT_FORMAT
-from deltaworks.validation.site import SITE, opened
+from deltaworks.validation.site import SITE, checkpoint, opened
 from deltaworks.validation.stores import ExpectationsStore, as_theirs
 
 __all__ = ["DataFrame", "EphemeralDataContext", "context", "rows"]
@@ -44,15 +41,7 @@ def context(project: Path | None = None) -> EphemeralDataContext:
         batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("newest")
         suite = catalog.suite(name)
         if suite.expectations:
-            definition = gx.ValidationDefinition(name=name, data=batch, suite=made.suites.add(_theirs(suite)))
-            made.checkpoints.add(
-                gx.Checkpoint(
-                    name=name,
-                    validation_definitions=[made.validation_definitions.add(definition)],
-                    actions=[UpdateDataDocsAction(name="docs", site_names=[SITE])],
-                    result_format=RESULT_FORMAT,
-                )
-            )
+            checkpoint(made, name, batch, _theirs(suite))
     ExpectationsStore.catalog = catalog
     return made
 

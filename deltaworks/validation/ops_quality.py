@@ -76,6 +76,7 @@ def tell(lake: Path, outcome: Outcome) -> None:
             deltalake.DeltaTable(str(path)),
             rows_of(outcome),
             mode="append",
+            schema_mode="merge",  # a table of before lacks a column
             commit_properties=deltalake.CommitProperties(max_commit_retries=_RETRIES),
             post_commithook_properties=HOOKS_OFF,
         )

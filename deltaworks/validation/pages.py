@@ -7,6 +7,7 @@ browser asks nobody, pages have a few styles of ours, and the index is made here
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from html import escape
 from http import HTTPStatus
@@ -14,16 +15,15 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 HOST = "127.0.0.1"
 LISTED_MAX = 1_000
 """Of results the newest so many."""
-_OWN = "default-src 'self' data: 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
-_STYLES = (
-    "; style-src 'self' 'unsafe-inline' https:; script-src 'self' 'unsafe-inline' https:; font-src 'self' data: https:"
-)
+_NOBODY = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_OWN = f"default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; {_NOBODY}"
+_OF_OTHERS = f"default-src 'self' data: 'unsafe-inline' https:; {_NOBODY}"
 _HOSTS = frozenset({HOST, "localhost"})
-_INDEX = ("/", "/index.html")
 _CSS = Path(__file__).with_name("pages.css")
 
 
@@ -32,37 +32,33 @@ def server(folder: Path, *, results: Path, port: int, styles: bool = False) -> T
 
     With `styles` the pages are as Great Expectations made them, its own index too, and the browser asks others.
     """
-    policy = f"{_OWN}{_STYLES if styles else ''}"
-    handler = partial(_Pages, folder=folder, results=results, policy=policy, styles=styles)
+    handler = partial(_Pages, folder=folder, results=results, policy=_OF_OTHERS if styles else _OWN, styles=styles)
     return ThreadingHTTPServer((HOST, port), handler)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Result:
     suite: str
-    judged_at: str
-    evaluated: int
-    met: int
+    run: str
+    judged_at: datetime
+    counts: str
+    verdict: str
     page: str
-
-    @property
-    def verdict(self) -> str:
-        return "passed" if self.met == self.evaluated else "failed"
 
 
 def index(results: Path) -> str:
     """A page that lists results, newest first."""
-    found = sorted(_results(results), key=lambda one: one.judged_at, reverse=True)
     rows = [
-        f'<tr><td><a href="{escape(one.page, quote=True)}">{escape(one.suite)}</a></td><td>{escape(one.judged_at)}</td>'
-        f'<td>{one.met} of {one.evaluated}</td><td class="{one.verdict}">{one.verdict}</td></tr>'
-        for one in found[:LISTED_MAX]
+        f'<tr><td><a href="{escape(one.page, quote=True)}">{escape(one.suite)}</a></td><td>{escape(one.run)}</td>'
+        f"<td>{one.judged_at:%Y-%m-%d %H:%M:%S}</td><td>{one.counts}</td>"
+        f'<td class="{escape(one.verdict, quote=True)}">{escape(one.verdict)}</td></tr>'
+        for one in sorted(_results(results), key=lambda one: one.judged_at, reverse=True)
     ]
     return "\n".join(
         [
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title></head><body>',
             "<h1>Data Docs: what came of each validation</h1>",
-            "<table><tr><th>suite</th><th>judged at (UTC)</th><th>met</th><th></th></tr>",
+            "<table><tr><th>suite</th><th>day</th><th>judged at (UTC)</th><th>met</th><th>what is critical</th></tr>",
             *rows,
             "</table></body></html>",
         ]
@@ -70,17 +66,19 @@ def index(results: Path) -> str:
 
 
 def _results(folder: Path) -> Iterator[_Result]:
-    """What is there; a file that goes meanwhile, or is just being written, is left out."""
-    for file in folder.rglob("*.json"):
+    """The newest; a file that goes meanwhile, is just being written, or is none of these, is left out."""
+    # a result lies in a folder that is named by its time
+    for file in sorted(folder.rglob("*.json"), key=lambda path: path.parent.name, reverse=True)[:LISTED_MAX]:
         try:
             told = json.loads(file.read_bytes())
-            counts = told["statistics"]
+            counts, run = told["statistics"], told["meta"]["run_id"]
             yield _Result(
-                suite=told["suite_name"],
-                judged_at=told["meta"]["run_id"]["run_time"][:19].replace("T", " "),
-                evaluated=counts["evaluated_expectations"],
-                met=counts["successful_expectations"],
-                page=f"validations/{file.relative_to(folder).with_suffix('.html').as_posix()}",
+                suite=str(told["suite_name"]),
+                run=str(run["run_name"] or ""),
+                judged_at=datetime.fromisoformat(run["run_time"]).astimezone(UTC),
+                counts=f"{counts['successful_expectations']:d} of {counts['evaluated_expectations']:d}",
+                verdict=str(told["meta"]["verdict"]),
+                page=quote(f"validations/{file.relative_to(folder).with_suffix('.html').as_posix()}"),
             )
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -103,12 +101,18 @@ class _Pages(SimpleHTTPRequestHandler):
             return None
         if self._styles:
             return super().send_head()
-        path = self.path.partition("?")[0]
-        if path in _INDEX:
-            return self._page(index(self._results))
-        file = Path(self.translate_path(path))
-        if file.suffix == ".html" and file.is_file():
-            return self._page(file.read_text(encoding="utf-8"))
+        root = Path(self.directory).resolve()
+        try:
+            file = Path(self.translate_path(self.path)).resolve()
+            if file in (root, root / "index.html"):
+                return self._page(index(self._results))
+            if not file.is_relative_to(root) or not file.is_file():
+                raise FileNotFoundError
+            if file.suffix == ".html":
+                return self._page(file.read_text(encoding="utf-8", errors="replace"))
+        except (OSError, ValueError):  # it has gone, or is no name of a file
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
         return super().send_head()
 
     def _page(self, text: str) -> BytesIO:

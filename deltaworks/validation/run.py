@@ -3,13 +3,9 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
-from typing import Any
+from datetime import UTC, date, datetime
 
-import great_expectations as gx
-from great_expectations.checkpoint import UpdateDataDocsAction
-from great_expectations.core import ExpectationSuite
+from great_expectations.core import ExpectationSuite, RunIdentifier
 from great_expectations.core.expectation_validation_result import ExpectationValidationResult
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.expectations.expectation import Expectation as Domain
@@ -24,11 +20,11 @@ from deltaworks.settings import Settings
 from deltaworks.suites import Expectation
 from deltaworks.validation.pinned import pinned
 from deltaworks.validation.set_aside import judged_in_the_stream, setting_aside
-from deltaworks.validation.site import SITE, clear, opened
+from deltaworks.validation.site import checkpoint, clear, opened
 from deltaworks.validation.stores import as_theirs
 
-RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": 0}
-"""Counts; of rows that are not as expected it collects none."""
+SUFFIX = ".day"
+"""Data Docs have what is judged of the rows of a day under the suite's name with this; the run is named by the day."""
 
 
 def validate(
@@ -61,12 +57,15 @@ def validate(
     found = pinned(spark, settings, declared)
     context = opened(settings, catalog)
     views = _views(spark, settings, catalog, [one.expectation for one in plan])
-    judge = partial(_judge, context, table, views=views, meta={"version": found.version})
-    judged = judge(found.rows, [one.expectation for one in plan if not one.of_day])
+    judged = _judge(context, table, [(None, found.rows)], [one.expectation for one in plan if not one.of_day], views)
     if daily := [one.expectation for one in plan if one.of_day]:
-        time = F.to_date(str(declared.table.event_time))
-        for day in days or _newest_through(found.rows, time):
-            judged += judge(found.rows.where(time == F.lit(day).cast("date")), daily, day=day)
+        time, today = F.to_date(str(declared.table.event_time)), datetime.now(UTC).date()
+        wanted = list(days) or _newest_through(found.rows, time, today)
+        batches = [(day, found.rows.where(time == F.lit(day).cast("date"))) for day in wanted]
+        judged += _judge(context, f"{table}{SUFFIX}", batches, daily, views)
+        if not batches:
+            why = _no_result("no day is through")
+            judged += [Judged(expectation=one, verdict="unknown", result=why) for one in daily]
     now = datetime.now(UTC)
     judged += judged_in_the_stream(context, settings, declared, setting_aside(plan), version=found.version, at=now)
     clear(settings)
@@ -75,46 +74,35 @@ def validate(
     )
 
 
-def _newest_through(rows: DataFrame, time: SparkColumn) -> list[str]:
-    """The last day but one that there are rows of, else the only one; none where there are no rows."""
-    days = [str(row[0]) for row in rows.select(time).distinct().orderBy(time.desc_nulls_last()).limit(2).collect()]
-    return [day for day in days if day != "None"][-1:]
+def _newest_through(rows: DataFrame, time: SparkColumn, today: date) -> list[str]:
+    """The newest day that is through: before today, and there are rows of a later one."""
+    days = [row[0] for row in rows.select(time).distinct().collect() if row[0] is not None]
+    through = [day for day in days if day < min(max(days), today)]
+    return [max(through).isoformat()] if through else []
 
 
 def _judge(
     context: EphemeralDataContext,
-    table: str,
-    rows: DataFrame,
+    name: str,
+    batches: Sequence[tuple[str | None, DataFrame]],
     expectations: Sequence[Expectation],
-    *,
     views: Mapping[str, str],
-    meta: Mapping[str, Any],
-    day: str | None = None,
 ) -> list[Judged]:
-    """Judge these expectations by a suite of that name, for a day under its name too."""
+    """Judge these expectations, as a suite of this name, of each batch; with its day, where it is one's."""
     once = {_key(one): _domain(one, views) for one in expectations}  # one that is there twice is judged once
-    given = ExpectationSuite(name=f"{table}.{day}" if day else table, meta=dict(meta))
-    for domain in once.values():
-        if isinstance(domain, Domain):
-            given.add_expectation(domain)
-    results = _run(context, context.suites.add(given), rows) if given.expectations else {}
-    return [_judged(one, once[_key(one)], results, day) for one in expectations]
-
-
-def _run(
-    context: EphemeralDataContext, suite: ExpectationSuite, rows: DataFrame
-) -> Mapping[str | None, ExpectationValidationResult]:
-    asset = context.data_sources.add_spark(suite.name).add_dataframe_asset(suite.name)
-    data = asset.add_batch_definition_whole_dataframe("newest")
-    definition = context.validation_definitions.add(gx.ValidationDefinition(name=suite.name, data=data, suite=suite))
-    checkpoint = gx.Checkpoint(
-        name=suite.name,
-        validation_definitions=[definition],
-        actions=[UpdateDataDocsAction(name="docs", site_names=[SITE])],
-        result_format=RESULT_FORMAT,
-    )
-    (results,) = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": rows}).run_results.values()
-    return {one.expectation_config.id: one for one in results.results if one.expectation_config is not None}
+    suite = ExpectationSuite(name=name, expectations=[one for one in once.values() if isinstance(one, Domain)])
+    if not (batches and expectations):
+        return []
+    asset = context.data_sources.add_spark(name).add_dataframe_asset(name)
+    judging = checkpoint(context, name, asset.add_batch_definition_whole_dataframe("newest"), suite)
+    found = []
+    for day, rows in batches:
+        run = RunIdentifier(run_name=day, run_time=datetime.now(UTC))
+        told = judging.run(batch_parameters={"dataframe": rows}, run_id=run) if suite.expectations else None
+        every = [one for ran in told.run_results.values() for one in ran.results] if told else []
+        results = {one.expectation_config.id: one for one in every if one.expectation_config is not None}
+        found += [_judged(one, once[_key(one)], results, day) for one in expectations]
+    return found
 
 
 def _key(one: Expectation) -> str:

@@ -5,6 +5,7 @@ as long as nobody has decided on it.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,31 +51,36 @@ class SetsAside:
 
 
 def setting_aside(plan: Sequence[Planned]) -> list[SetsAside]:
-    """Those of a suite, each reason's once; what the declaration refuses for its type, or as null, is theirs too."""
-    found: dict[str, SetsAside] = {}
+    """Those of a suite. What the declaration refuses for its type, or as null, is of the one that says the same.
+
+    Quarantine knows no two of one type and the same columns apart: each has the rows of both.
+    """
+    found = []
     for one in plan:
-        if one.parses and one.expectation.severity == "critical":
-            rule, column = one.compiled.rule, one.expectation.kwargs.get("column")
-            if rule is not None:
-                also = {f"{column}: {word}" for word in _NOTHING} if rule.check == _not_null(column) else set()
-                reasons = frozenset({rule.reason, *also}).__contains__
-                found.setdefault(rule.reason, SetsAside(expectation=one.expectation, reasons=reasons))
-            elif one.compiled.settled and column:
-                of_type = partial(_of_type, column)
-                found.setdefault(f"{column}: ", SetsAside(expectation=one.expectation, reasons=of_type))
-    return [*found.values()]
+        if not one.parses or one.expectation.severity != "critical":
+            continue
+        rule, column = one.compiled.rule, str(one.expectation.kwargs.get("column", ""))
+        places = () if column in _PLACES else _NOTHING
+        if rule is not None:
+            also = {f"{column}: {word}" for word in places if rule.check == Null(column=column, wanted=False)}
+            reasons: Callable[[str], bool] = frozenset({rule.reason, *also}).__contains__
+        elif one.compiled.settled and places:
+            reasons = partial(_of_type, column)
+        else:
+            continue
+        found.append(SetsAside(expectation=one.expectation, reasons=reasons))
+    return found
 
 
 _NOTHING = ("null", "missing")
-
-
-def _not_null(column: object) -> Null:
-    return Null(column=str(column), wanted=False)
+_PLACES = frozenset({"", "after", "before", "key", "op", "rule", "source"})
+"""Before the colon of a reason stands the column, or one of these, of a record or a rule."""
+_OF_TYPE = re.compile("not |out of range|more digits|NaN|infinite")
 
 
 def _of_type(column: str, reason: str) -> bool:
     name, _, why = reason.partition(": ")
-    return name == column and why not in _NOTHING
+    return name == column and _OF_TYPE.match(why) is not None
 
 
 def judged_in_the_stream(

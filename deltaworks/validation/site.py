@@ -1,11 +1,15 @@
 """Where Great Expectations keeps results and Data Docs, and a context of its that keeps them there."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import great_expectations as gx
+from great_expectations.checkpoint import UpdateDataDocsAction
+from great_expectations.core import ExpectationSuite
+from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.data_context.types.base import (
     DataContextConfig,
@@ -19,6 +23,8 @@ from deltaworks.settings import Settings
 from deltaworks.validation import stores
 
 SITE = "lake"
+RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": 0}
+"""Counts; of rows that are not as expected it collects none."""
 KEEP = timedelta(days=30)
 """Pages of results go after so long; `ops.quality` keeps what they said."""
 
@@ -52,6 +58,21 @@ def opened(settings: Settings, catalog: Catalog) -> EphemeralDataContext:
     return gx.get_context(mode="ephemeral", project_config=config)
 
 
+def checkpoint(
+    context: EphemeralDataContext, name: str, batch: BatchDefinition[Any], suite: ExpectationSuite
+) -> gx.Checkpoint:
+    """Add a suite, judged of a batch, with pages and without rows; the Checkpoint is to be given the batch."""
+    definition = gx.ValidationDefinition(name=name, data=batch, suite=context.suites.add(suite))
+    return context.checkpoints.add(
+        gx.Checkpoint(
+            name=name,
+            validation_definitions=[context.validation_definitions.add(definition)],
+            actions=[UpdateDataDocsAction(name="docs", site_names=[SITE])],
+            result_format=RESULT_FORMAT,
+        )
+    )
+
+
 def private(catalog: Catalog) -> Mapping[str, frozenset[str]]:
     """By table, the columns that are declared to be personal."""
     return {
@@ -61,19 +82,22 @@ def private(catalog: Catalog) -> Mapping[str, frozenset[str]]:
 
 
 def clear(settings: Settings, *, now: datetime | None = None) -> int:
-    """Delete results and their pages that are older than KEEP; how many files went."""
+    """Delete results and their pages that are older than KEEP, and old empty folders; how many files went."""
     oldest = ((now or datetime.now(UTC)) - KEEP).timestamp()
-    files = [
-        file for folder in (settings.quality_results, settings.quality_docs / "validations") for file in _files(folder)
+    folders = (settings.quality_results, settings.quality_docs / "validations")
+    old = [
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*"), reverse=True)
+        if not path.name.startswith(".") and path.stat().st_mtime < oldest
     ]
-    gone = [file for file in files if file.stat().st_mtime < oldest]
-    for file in gone:
-        file.unlink(missing_ok=True)
+    gone = [path for path in old if path.is_file()]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    for path in (path for path in old if path.is_dir()):
+        with suppress(OSError):  # there is something in it
+            path.rmdir()
     return len(gone)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
 
 
 def _folder(path: Path) -> dict[str, Any]:

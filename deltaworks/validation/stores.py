@@ -5,7 +5,7 @@ They have the names of those that they extend: a context takes one of its own be
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from great_expectations.core import ExpectationSuite
 from great_expectations.core.expectation_validation_result import (
@@ -18,8 +18,10 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 
 from deltaworks import suites
 from deltaworks.catalog import Catalog
+from deltaworks.catalog.companions import not_judged
 from deltaworks.expectation_types import COMMON, TYPES
-from deltaworks.suites import Expectation
+from deltaworks.quality.verdict import Verdict
+from deltaworks.suites import Expectation, Suite
 
 COUNTS = (
     "element_count",
@@ -45,7 +47,7 @@ _ABOUT_MANY = {
 }
 """What is observed there is a count or a name, whatever the rows are."""
 _OF_MANY = {"expect_column_mean_to_be_between", "expect_column_stdev_to_be_between", "expect_column_sum_to_be_between"}
-"""There it is one number of many rows: told but of private columns, as a table may have one row."""
+"""There it is one number of many rows: told of whole tables, but of private columns; a day may be one row."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception))\b", re.MULTILINE)
 
@@ -68,7 +70,10 @@ class ExpectationsStore(base.ExpectationsStore):
         declared = self.catalog[suite.name]
         path = self.catalog.project / suites.shown_path(suite.name)
         columns = [column.name for column in declared.columns]
-        suites.save(path, [_ours(one) for one in suite.expectations], table=suite.name, columns=columns)
+        ours = Suite(name=suite.name, waived=None, expectations=tuple(map(_ours, suite.expectations)))
+        for finding in not_judged(declared, ours, self.catalog.tables.keys()):
+            raise finding.error()
+        suites.save(path, ours.expectations, table=suite.name, columns=columns)
 
 
 def as_theirs(one: Expectation, kwargs: Mapping[str, Any] | None = None) -> ExpectationConfiguration:
@@ -96,7 +101,8 @@ def _ours(one: Any) -> Expectation:
 class ValidationResultsStore(base.ValidationResultsStore):
     """Keeps results after what they quote of rows has gone; whoever made them sees the same from then on.
 
-    So neither Data Docs nor an Action that comes after ever has a value. `private`: by table the private columns.
+    So neither Data Docs nor an Action that comes after ever has a value. `private`: by suite the private columns; of a
+    suite that is not there all are.
     """
 
     private: Mapping[str, frozenset[str]] = {}
@@ -106,12 +112,23 @@ class ValidationResultsStore(base.ValidationResultsStore):
         self, suite_validation_result: ExpectationSuiteValidationResult, *args: Any, **kwargs: Any
     ) -> Any:
         """Take the values out, then keep it."""
-        without_values(suite_validation_result, self.private.get(suite_validation_result.suite_name, frozenset()))
+        without_values(suite_validation_result, self.private.get(suite_validation_result.suite_name))
+        cast("dict[str, Any]", suite_validation_result.meta)["verdict"] = verdict_of(suite_validation_result)
         return super().store_validation_results(suite_validation_result, *args, **kwargs)
 
 
-def without_values(results: ExpectationSuiteValidationResult, private: frozenset[str]) -> None:
-    """Take out of the results of a suite whatever a row may have said."""
+def verdict_of(results: ExpectationSuiteValidationResult) -> Verdict:
+    """Of what is critical, as `Outcome` has it."""
+    found = set[Verdict]()
+    for one in results.results:
+        if one.expectation_config is None or one.expectation_config.severity != "warning":
+            raised_one = (one.exception_info or {}).get("raised_exception")
+            found.add("unknown" if raised_one else "passed" if one.success else "failed")
+    return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+
+
+def without_values(results: ExpectationSuiteValidationResult, private: frozenset[str] | None) -> None:
+    """Take out of the results of a suite whatever a row may have said; `private`: None where all columns are."""
     results.success = bool(results.success)
     for one in results.results:
         one.success = bool(one.success)  # numpy's own, as some give, is no JSON
@@ -134,11 +151,12 @@ def raised(one: ExpectationValidationResult) -> dict[str, Any]:
     return {"raised_exception": True, "exception_message": told, "exception_traceback": ""}
 
 
-def _told(one: ExpectationValidationResult, private: frozenset[str]) -> dict[str, Any]:
+def _told(one: ExpectationValidationResult, private: frozenset[str] | None) -> dict[str, Any]:
     result, config = one.result or {}, one.expectation_config
     kept = {name: result[name] for name in COUNTS if name in result}
     kind = "" if config is None else config.type
     column = None if config is None else config.kwargs.get("column")
-    if "observed_value" in result and (kind in _ABOUT_MANY or (kind in _OF_MANY and column not in private)):
+    open_number = kind in _OF_MANY and private is not None and column not in private
+    if "observed_value" in result and (kind in _ABOUT_MANY or open_number):
         kept["observed_value"] = result["observed_value"]
     return kept

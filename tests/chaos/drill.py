@@ -23,7 +23,7 @@ _BEGIN_SECONDS_MAX = 300.0  # Airflow's first look at the DAGs, Spark's start; n
 _SETTLE_SECONDS_MAX = 300.0
 _CHECK_SECONDS = 120.0
 _PAUSE_SECONDS = (2.0, 12.0)  # before each kill, by chance: in, before and after a batch, a beat, a commit
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # a look costs, and the drivers need the machine
 Say = Callable[[str], None]
 
 
@@ -86,7 +86,7 @@ def drill(
         watch = _Watch(settings, store)
         _begin(watch, probes, shopping, say)
         usual = _usual(probes, shopping, usual_probes)
-        say(f"without a fault a fresh row is in gold after {usual:.2f} s (median of {usual_probes})")
+        say(f"without a fault a fresh row is in gold after {usual:.1f} s (median of {usual_probes})")
         outcomes = []
         for victim in victims:
             time.sleep(chance.uniform(*_PAUSE_SECONDS))

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 from confluent_kafka import Producer
@@ -29,6 +29,7 @@ from deltaworks.cli import show
 from deltaworks.control import Store
 from deltaworks.errors import QueryError
 from deltaworks.local.stack import SERVICES
+from deltaworks.quality.verdict import Where
 from deltaworks.settings import ROOT, Settings
 from deltaworks.validation.pages import server
 from tests.airflow_rest import Airflow
@@ -45,7 +46,7 @@ FLOOD = 900
 SECONDS_MAX = 600.0
 _PARTS = ("tables", "expectations", "dags", "shop")
 _FILES = ("deltaworks.toml", "topics.toml")
-STREAM, REST = "in the stream", "at rest"
+REST, STREAM = get_args(Where)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +239,8 @@ def arrived(scene: Scene) -> bool:
     return all(counts) and aside[VIEWS] >= 2 and aside[REQUESTS] >= 2 and aside[ORDERS] >= 1
 
 
-def caught(scene: Scene) -> list[Caught]:
-    """Validate, send all the faults, validate again."""
+def caught(scene: Scene) -> tuple[list[Caught], list[str]]:
+    """Validate, send all the faults, validate again; with what else is another than before."""
     for table in TABLES:
         scene.validated(table)
     before = scene.verdicts()
@@ -264,7 +265,11 @@ def caught(scene: Scene) -> list[Caught]:
                 consequence="set aside" if fault.judged == STREAM else f"its run in Airflow: {states[fault.table]}",
             )
         )
-    return found
+    meant = {(one.table, one.expectation, one.judged) for one in FAULTS}
+    others = [f"{' '.join(key)}: {after[key][0]}" for key in after.keys() - meant if after[key][0] != before[key][0]]
+    if states[ORDERS] != "success":
+        others.append(f"{ORDERS}: a row that was set aside turned its run to {states[ORDERS]}")
+    return found, others
 
 
 def wrong(found: Sequence[Caught]) -> Iterator[str]:
@@ -318,11 +323,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--picture", type=Path, help="take one of the first page of Data Docs")
     given = parser.parse_args(arguments)
     with at_work() as scene:
-        found = caught(scene)
+        found, others = caught(scene)
         if given.picture:
             picture(scene.settings, given.picture)
     show.listing(list(map(asdict, found)), title="faults that were sent", as_json=False)
-    told = [*wrong(found)]
+    told = [*wrong(found), *others]
     for one in told:
         show.err.print(one, markup=False)
     return 1 if told else 0

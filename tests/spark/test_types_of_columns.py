@@ -171,7 +171,8 @@ def passes(spark: SparkSession, one: Expectation, rows: pa.Table) -> bool:
     ("type_", "bound", "fits"),
     [
         ("int", 5, True), ("int", "5", False), ("double", 0.5, True), ("date", "2026-11-21", True), ("date", 5, False),
-        ("date", "2026-11-21T00:00:00", False), ("date", "2026-02-30", False), ("timestamp", "2026-11-21", True),
+        ("date", "2026-11-21T00:00:00", False), ("date", "2026-02-30", False), ("date", "2026-W48-1", False),
+        ("timestamp", "2026-11-21", False), ("timestamp", 20261122, False), ("timestamp", "20261122T100000", False),
         ("timestamp", "2026-11-21T10:00:00", True), ("timestamp", "2026-11-21T10:00:00Z", False),
         ("timestamp", "noon", False), ("string", "a", False),
     ],

@@ -133,6 +133,10 @@ def test_a_day_that_has_closed_is_judged_by_its_own_rows(spark: SparkSession, tm
   - {type: expect_table_row_count_to_equal, kwargs: {value: 3}, severity: critical}
   - {type: expect_table_row_count_to_equal, kwargs: {value: 1}, severity: critical, meta: {when: day}}
   - {type: expect_column_sum_to_be_between, kwargs: {column: notes, max_value: 5}, severity: warning, meta: {when: day}}
+  - type: expect_column_sum_to_be_between
+    kwargs: {column: notes, max_value: 99}
+    severity: warning
+    meta: {when: schedule}
 """,
     )
     settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
@@ -156,8 +160,10 @@ def test_a_day_that_has_closed_is_judged_by_its_own_rows(spark: SparkSession, tm
         ("2026-11-20", "failed"),
     ]  # fmt: skip
     assert [(one.day, one.verdict) for one in by_hand.judged] == [
-        (None, "passed"), ("2026-11-20", "passed"), ("2026-11-20", "failed"),
+        (None, "passed"), (None, "passed"), ("2026-11-20", "passed"), ("2026-11-20", "failed"),
     ]  # fmt: skip
+    observed = [json.loads(one.result)["result"].get("observed_value") for one in by_hand.judged]
+    assert observed == [3, 18, 1, None], "a day may be one row, whose value its sum would be"
     ops_quality.tell(settings.lake, closed)
     told = dataset_of(deltalake.DeltaTable(settings.lake / "ops/quality")).to_table()["day"].to_pylist()
     assert sorted(told) == [days[0]] * 3 + [days[1]] * 3

@@ -78,8 +78,7 @@ def test_transactions_end_whatever_the_broker_went_through(broker: Settings, har
         harm(broker, pid)
     wait_until(lambda: is_back(broker, pid, other=harm is not stopped), what="the broker is back", seconds_max=120)
 
-    seconds_max = 3 * TRANSACTION_SECONDS
-    wait_until(lambda: unfinished(broker) == [], what=f"no transaction is left: {committed}", seconds_max=seconds_max)
+    wait_until(lambda: unfinished(broker) == [], what=f"no transaction is left: {committed}")
 
 
 def test_topic_is_known_again_after_the_brokers_death(broker: Settings) -> None:

@@ -132,14 +132,19 @@ def pages(tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
     (tmp_path / "secret").write_text("secret")
     results = tmp_path / "results"
     for name, at, met in (("silver.orders", "2026-11-27", 3), ("gold.<x>", "2026-11-28", 2)):
-        file = results / name / "__none__" / at / "1.json"
+        file = results / name / "2026-11-26" / at / "1.json"
         file.parent.mkdir(parents=True)
         told = {
-            "suite_name": name, "meta": {"run_id": {"run_time": f"{at}T01:02:03.456+00:00"}},
+            "suite_name": name,
+            "meta": {
+                "run_id": {"run_name": "2026-11-26", "run_time": f"{at}T01:02:03.456+01:00"},
+                "verdict": "passed" if met == 3 else "unknown",
+            },
             "statistics": {"evaluated_expectations": 3, "successful_expectations": met},
         }  # fmt: skip
         file.write_text(json.dumps(told))
     (results / "torn.json").write_text("{")
+    (folder / "link.html").symlink_to(tmp_path / "secret")
     with server(folder, results=results, port=0) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         yield http.client.HTTPConnection("127.0.0.1", serving.server_port, timeout=30)
@@ -153,6 +158,9 @@ def pages(tmp_path: Path) -> Iterator[http.client.HTTPConnection]:
         ("GET", "/", None, 200),
         ("GET", "/deep/page.html", None, 200),
         ("GET", "/deep/", None, 404),
+        ("GET", "/deep/%00.html", None, 404),
+        ("GET", "/link.html", None, 404),
+        ("HEAD", "/", None, 200),
         ("GET", "/../secret", None, 404),
         ("GET", "/index.html", "elsewhere.example:80", 403),
         ("POST", "/index.html", None, 501),
@@ -174,19 +182,20 @@ def test_pages_are_only_read(
 def test_pages_need_nobody_elsewhere(pages: http.client.HTTPConnection) -> None:
     """The index lists all results without scripts, newest first; a page has styles of ours."""
     said = []
-    for path in ("/", "/index.html?x", "/deep/page.html"):
+    for path in ("/", "/./index.html?x", "/deep/page.html"):
         pages.request("GET", path)
         said.append(pages.getresponse().read().decode())
 
     assert said[0] == said[1]
-    row = r'<tr><td><a href="(.*)">(.*)</a></td><td>(.*)</td><td>(.*)</td><td class="(.*)">'
+    row = r'<tr><td><a href="(.*)">(.*)</a></td><td>(.*)</td><td>(.*)</td><td>(.*)</td><td class="(.*)">'
+    day = "2026-11-26"
     assert re.findall(row, said[0]) == [
         (
-            "validations/gold.&lt;x&gt;/__none__/2026-11-28/1.html", "gold.&lt;x&gt;", "2026-11-28 01:02:03", "2 of 3",
-            "failed",
+            f"validations/gold.%3Cx%3E/{day}/2026-11-28/1.html", "gold.&lt;x&gt;", day, "2026-11-28 00:02:03", "2 of 3",
+            "unknown",
         ),
         (
-            "validations/silver.orders/__none__/2026-11-27/1.html", "silver.orders", "2026-11-27 01:02:03", "3 of 3",
+            f"validations/silver.orders/{day}/2026-11-27/1.html", "silver.orders", day, "2026-11-27 00:02:03", "3 of 3",
             "passed",
         ),
     ]  # fmt: skip

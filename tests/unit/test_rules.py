@@ -79,7 +79,7 @@ def test_a_row_that_breaks_a_rule_is_refused_with_its_bytes() -> None:
         ("expect_column_values_to_match_regex", {"column": "name", "regex": r"\bword"}, r"\\b"),
         ("expect_column_values_to_match_regex", {"column": "id", "regex": "a"}, "id is bigint, no string"),
         ("expect_column_values_to_be_between", {"column": "name", "min_value": 1}, "only numbers and times"),
-        ("expect_column_values_to_be_between", {"column": "at", "min_value": "2026-11-21"}, "is none"),
+        ("expect_column_values_to_be_between", {"column": "at", "min_value": "1500-11-21T10:00:00Z"}, "is none"),
         ("expect_column_values_to_be_in_set", {"column": "id", "value_set": ["1"]}, "is none"),
         ("expect_column_values_to_be_in_set", {"column": "id", "value_set": [1, None]}, "has a null"),
         ("expect_column_pair_values_to_be_equal", {"column_A": "id", "column_B": "name"}, "different types"),
@@ -108,6 +108,8 @@ def test_a_critical_expectation_that_cannot_set_rows_aside_is_found(
         ("expect_column_max_to_be_between", {"column": "name", "max_value": 1}),
         ("expect_column_mean_to_be_between", {"column": "id", "max_value": "1"}),
         ("expect_column_values_to_be_between", {"column": "name", "max_value": "b"}),
+        ("expect_column_values_to_be_between", {"column": "at", "min_value": "2026-11-21"}),
+        ("expect_column_values_to_be_between", {"column": "at", "min_value": "noon", "mostly": 0.9}),
         ("expect_column_pair_values_a_to_be_greater_than_b", {"column_A": "id", "column_B": "id"}),
         (
             "expect_column_pair_values_a_to_be_greater_than_b",

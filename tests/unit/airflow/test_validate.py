@@ -23,7 +23,9 @@ from tests.unit.airflow.triggers import ended, of_run
 TABLE = "gold.daily_orders"
 OUTCOME = {
     "table": TABLE, "version": 7, "days": [], "verdict": "passed", "reason": "", "pages": "index.html",
-    "expectations": [{"expectation": "expect_x(day)", "severity": "critical", "verdict": "passed"}],
+    "expectations": [
+        {"expectation": "expect_x(day)", "severity": "critical", "where": "at rest", "day": None, "verdict": "passed"},
+    ],
 }  # fmt: skip
 
 
