@@ -49,7 +49,7 @@ OF_TYPES: Mapping[str, frozenset[str]] = {
     "expect_column_sum_to_be_between": NUMBERS,
     "expect_column_value_z_scores_to_be_less_than": NUMBERS,
     "expect_column_values_to_not_be_outliers": NUMBERS,
-    "expect_column_values_to_be_between": NUMBERS | _TIMES | _TEXT,
+    "expect_column_values_to_be_between": NUMBERS | _TIMES,
     "expect_column_most_common_value_to_be_in_set": NUMBERS | _FLAG | _TEXT,
     "expect_column_kl_divergence_to_be_less_than": NUMBERS | _FLAG | _TEXT,
     "expect_column_values_to_match_json_schema": _TEXT,
@@ -90,8 +90,8 @@ def not_of_column(kind: str, kwargs: Mapping[str, Any], types: Mapping[str, Type
 
 
 def _bounds(kind: str, kwargs: Mapping[str, Any], of: Type) -> Iterator[tuple[str, object]]:
-    """What must be of the column's type; of a text only numbers can be bounds, of texts that are numbers."""
-    if kind in _BOUNDED or of.name == "string":
+    """What must be of the column's type."""
+    if kind in _BOUNDED:
         yield from ((name, kwargs[name]) for name in ("min_value", "max_value") if kwargs.get(name) is not None)
     given = kwargs.get("quantile_ranges")
     ranges = given.get("value_ranges") if isinstance(given, dict) else None

@@ -65,7 +65,7 @@ def arguments(kind: str, least: Any, greatest: Any) -> dict[str, Any] | None:
     known: dict[str, dict[str, Any]] = {
         "expect_column_max_to_be_between": both,
         "expect_column_min_to_be_between": both,
-        "expect_column_values_to_be_between": {**({"min_value": 0} if least == "1" else both), "mostly": 0.5},
+        "expect_column_values_to_be_between": {**both, "mostly": 0.5},
         "expect_column_mean_to_be_between": positive,
         "expect_column_median_to_be_between": positive,
         "expect_column_stdev_to_be_between": positive,
