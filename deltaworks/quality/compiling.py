@@ -12,7 +12,7 @@ from typing import Any
 
 from deltaworks.findings import Finding
 from deltaworks.quality.bounds import number_range
-from deltaworks.quality.on_spark import not_of_column, not_on_spark
+from deltaworks.quality.on_spark import NUMBERS, not_of_column, not_on_spark
 from deltaworks.quality.pattern import NotPortableError, any_of, translate
 from deltaworks.quality.rule import (
     Check,
@@ -209,13 +209,8 @@ def _between(kwargs: Kwargs, types: Columns) -> Check:
     low_out, high_out = _flag(kwargs, "strict_min"), _flag(kwargs, "strict_max")
     if low is None and high is None:
         raise NotCompiledError("neither min_value nor max_value is given", "Give one of them")
-    ends: list[Any]
-    if kind.name in (*_EXACT, "double"):
-        ends = [None if bound is None else _number(bound, column, kind) for bound in (low, high)]
-    elif kind.name in ("date", "timestamp"):
-        ends = [None if bound is None else _literal(bound, column, kind) for bound in (low, high)]
-    else:
-        raise NotCompiledError(f"{column} is {kind}: only numbers and times have bounds", _WARN)
+    read = _number if kind.name in NUMBERS else _literal
+    ends: list[Any] = [None if bound is None else read(bound, column, kind) for bound in (low, high)]
     first, last = ends
     if first is not None and last is not None and first > last:
         raise NotCompiledError("min_value is above max_value", "Swap them")

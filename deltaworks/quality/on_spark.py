@@ -83,13 +83,13 @@ def not_of_column(kind: str, kwargs: Mapping[str, Any], types: Mapping[str, Type
         return None
     if found.name not in known:
         return f"Great Expectations cannot judge this of {column}, which is {found}", _BY_QUERY
-    for bound, value in _bounds(kind, kwargs, found):
+    for bound, value in _bounds(kind, kwargs):
         if wanted := _wanted(value, found, zoned=kind not in _EXTREMES):
             return f"{bound} {value!r} is none for {column}, which is {found}", f"Write {wanted}"
     return None
 
 
-def _bounds(kind: str, kwargs: Mapping[str, Any], of: Type) -> Iterator[tuple[str, object]]:
+def _bounds(kind: str, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """What must be of the column's type."""
     if kind in _BOUNDED:
         yield from ((name, kwargs[name]) for name in ("min_value", "max_value") if kwargs.get(name) is not None)
