@@ -28,7 +28,7 @@ ROWS: dict[str, tuple[pa.Array, Any, Any]] = {
     "int": (pa.array([1, 2, 2, None], pa.int32()), 1, 2),
     "bigint": (pa.array([1, 2, 2, None], pa.int64()), 1, 2),
     "double": (pa.array([1.0, 2.0, 2.0, None]), 1.0, 2.0),
-    "string": (pa.array(["1", "2", "2", None]), "1", "2"),
+    "string": (pa.array(['"a"', '"b"', '"b"', None]), '"a"', '"b"'),  # JSON, and no numbers
     "binary": (pa.array([b"a", b"b", b"b", None]), "a", "b"),
     "date": (pa.array([dt.date(2026, 11, day) for day in (1, 2, 2)] + [None]), "2026-11-01", "2026-11-02"),
     "timestamp": (
