@@ -25,7 +25,7 @@ def main(app: str, project: Path) -> int:
     manners = settings.data / "manners"
     manner = manners.read_text().strip() if manners.exists() else "works"
     # as Spark's Python workers: of this session, not of this process group
-    subprocess.Popen(["sleep", "1000"], process_group=0)
+    worker = subprocess.Popen(["sleep", "1000"], process_group=0)
     sys.stdout.write(f"stand-in of {app}: {manner}\n")
     if manner == "crashes":
         sys.stdout.write("no such table: a reason in the log\n")
@@ -48,7 +48,9 @@ def main(app: str, project: Path) -> int:
             return 1
         if manner == "hangs":
             time.sleep(1000)
-        return _obey(store, lease) if "--command" in sys.argv else _work(store, lease)
+        code = _obey(store, lease) if "--command" in sys.argv else _work(store, lease)
+    worker.kill()  # who ends in good order leaves nothing
+    return code
 
 
 def _obey(store: Store, lease: Lease) -> int:
