@@ -26,7 +26,6 @@ from confluent_kafka import Producer
 
 from deltaworks.analyst import connect
 from deltaworks.cli import show
-from deltaworks.control import Store
 from deltaworks.errors import QueryError
 from deltaworks.local.stack import SERVICES
 from deltaworks.quality.verdict import Where
@@ -305,9 +304,7 @@ def at_work() -> Iterator[Scene]:
             shutil.copy(ROOT / name, copy)
         with running_stack(parts=SERVICES, project=copy) as settings:
             scene = Scene(settings, Project.at(copy))
-            with Store(settings.control_dsn()) as store:
-                for app in ("shop", "web"):
-                    store.desire(app, "running", by="tests", reason="faults")
+            said(settings, "app", "start", "shop", "web")
             wait_until(
                 lambda: all(scene.count(f"select count(*) from {table}") >= 30 for table in TABLES),
                 what="rows are in gold", seconds_max=SECONDS_MAX,
