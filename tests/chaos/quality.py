@@ -189,7 +189,7 @@ _DAGS = '''"""validate__<table> of those that faults are sent to: one validation
 from deltaworks.settings import Settings
 from deltaworks.supervise.dag_building import validate_dags
 
-globals().update({{dag.dag_id: dag for dag in validate_dags(Settings.load()) if dag.dag_id in {dags}}})
+globals().update({{dag.dag_id: dag for dag in validate_dags(Settings.load(), tables={tables})}})
 '''
 
 
@@ -312,7 +312,7 @@ def at_work() -> Iterator[Scene]:
             shutil.copy(ROOT / name, copy)
         project = Project.at(copy)
         project.take_dags("streams")
-        project.write("dags/validate.py", _DAGS.format(dags={f"validate__{table}" for table in TABLES}))
+        project.write("dags/validate.py", _DAGS.format(tables=TABLES))
         with running_stack(parts=(*SERVICES, "simulator"), project=copy) as settings:
             scene = Scene(settings, project)
             said(settings, "app", "start", "shop", "web")
