@@ -214,7 +214,7 @@ def added(scene: Scene) -> dict[str, list[dict[str, Any]]]:
             {
                 "type": "expect_column_kl_divergence_to_be_less_than",
                 "kwargs": {
-                    "column": "status", "partition_object": spread, "threshold": 0.2, "internal_weight_holdout": 0.01,
+                    "column": "status", "partition_object": spread, "threshold": 0.2, "tail_weight_holdout": 0.01,
                 },
             },
         ],
