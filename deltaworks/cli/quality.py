@@ -124,7 +124,8 @@ def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
         {
             "expectation": one.name,
             "severity": one.severity,
-            "judged": one.day or one.where,
+            "where": one.where,
+            "day": one.day,
             "verdict": one.verdict,
         }
         for one in outcome.judged

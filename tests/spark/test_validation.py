@@ -190,6 +190,10 @@ def test_by_hand_it_tells_and_keeps(lake: Settings) -> None:
     assert ran.returncode == 1, ran.stderr
     said = json.loads(ran.stdout)
     assert (said["verdict"], said["version"], Path(said["pages"]).is_file()) == ("failed", 0, True)
+    assert said["expectations"][-1] == {
+        "expectation": "expect_column_values_to_be_in_set(city)", "severity": "critical", "where": "in the stream",
+        "day": None, "verdict": "passed",
+    }  # fmt: skip
     assert SECRET not in ran.stdout + ran.stderr
     rows = dataset_of(deltalake.DeltaTable(lake.lake / "ops/quality")).to_table()
     assert rows.schema.names == ops_quality.SCHEMA.names

@@ -25,6 +25,10 @@ OUTCOME = {
     "table": TABLE, "version": 7, "days": [], "verdict": "passed", "reason": "", "pages": "index.html",
     "expectations": [
         {"expectation": "expect_x(day)", "severity": "critical", "where": "at rest", "day": None, "verdict": "passed"},
+        {
+            "expectation": "expect_x(day)", "severity": "critical", "where": "in the stream", "day": None,
+            "verdict": "failed",
+        },
     ],
 }  # fmt: skip
 
@@ -135,7 +139,7 @@ def test_a_day_is_given_to_its_validation_before_it_is_judged(store: Store, hold
 def test_a_run_ends_by_its_verdict(
     settings: Settings, verdict: str, event: type[TaskSuccessEvent | TaskFailedEvent]
 ) -> None:
-    """What nobody could say is no success; each verdict is in the return value."""
+    """What nobody could say is no success; each verdict is in the return value. What the stream set aside is none."""
     outcome = {**OUTCOME, "verdict": verdict}
     python_that_says(settings, json.dumps(outcome))
 
