@@ -12,7 +12,7 @@ from typing import Any
 
 from deltaworks.findings import Finding
 from deltaworks.quality.bounds import number_range
-from deltaworks.quality.on_spark import NUMBERS, not_of_column, not_on_spark
+from deltaworks.quality.on_spark import DATE, NUMBERS, not_of_column, not_on_spark, reads
 from deltaworks.quality.pattern import NotPortableError, any_of, translate
 from deltaworks.quality.rule import (
     Check,
@@ -52,7 +52,6 @@ _IGNORED_ROWS: dict[str, Ignored] = {
     "never": "none",
 }
 _FIRST_DAY = "1600-01-01"  # Java has another calendar before 1582-10-15
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _SPARK = {
     "boolean": "BooleanType",
@@ -423,19 +422,11 @@ _EXAMPLES = {
 
 
 def _is_date(value: str) -> bool:
-    return _DATE.fullmatch(value) is not None and value >= _FIRST_DAY and _reads(date.fromisoformat, value)
+    return DATE.fullmatch(value) is not None and value >= _FIRST_DAY and reads(date.fromisoformat, value)
 
 
 def _is_moment(value: str) -> bool:
-    return _MOMENT.fullmatch(value) is not None and value >= _FIRST_DAY and _reads(datetime.fromisoformat, value)
-
-
-def _reads(read: Callable[[str], object], value: str) -> bool:
-    try:
-        read(value)
-    except ValueError:
-        return False
-    return True
+    return _MOMENT.fullmatch(value) is not None and value >= _FIRST_DAY and reads(datetime.fromisoformat, value)
 
 
 def _text_only(column: str, types: Columns) -> None:

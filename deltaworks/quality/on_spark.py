@@ -4,7 +4,7 @@ Tests hold both against the library itself.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -65,7 +65,7 @@ _BOUNDED = (
     "expect_column_values_to_be_between",
 )
 """Those whose bounds are values of the column's type."""
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 _BY_QUERY = 'Write unexpected_rows_expectation, which asks by SQL: "select ... from {batch} where ..."'
 
@@ -105,17 +105,18 @@ def _wanted(value: object, of: Type, *, zoned: bool) -> str:
     """What a bound must look like instead, empty where it will do; `zoned`: whether a moment may have a zone."""
     if of.name not in _TIMES:
         return "" if isinstance(value, int | float) else "a number"
-    pattern = _DATE if of.name == "date" else _MOMENT
-    if not isinstance(value, str) or not pattern.fullmatch(value) or not _is_one(value):
+    pattern = DATE if of.name == "date" else _MOMENT
+    if not isinstance(value, str) or not pattern.fullmatch(value) or not reads(datetime.fromisoformat, value):
         return f'a {of} in quotes, as in "2026-11-21{"" if of.name == "date" else "T10:00:00"}"'
     if not zoned and datetime.fromisoformat(value).tzinfo is not None:
         return 'it without a zone, as in "2026-11-21T10:00:00", which is UTC: Great Expectations compares no other'
     return ""
 
 
-def _is_one(text: str) -> bool:
+def reads(read: Callable[[str], object], text: str) -> bool:
+    """Whether a text can be read so."""
     try:
-        datetime.fromisoformat(text)
+        read(text)
     except ValueError:
         return False
     return True

@@ -1,6 +1,6 @@
 """What came of judging a suite over a version of a table. No Great Expectations here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -50,7 +50,7 @@ class Outcome:
     @property
     def verdict(self) -> Verdict:
         """Of what is critical and judged at rest: failed if something is, else unknown if something is, else passed."""
-        return _verdict(self._critical())
+        return of_all(one.verdict for one in self._critical())
 
     @property
     def reason(self) -> str:
@@ -62,14 +62,15 @@ class Outcome:
         holding = [
             one for one in self._critical() if one.expectation.meta.get("then") == "hold" and one.day in (None, day)
         ]
-        return _verdict(holding), _reason(holding)
+        return of_all(one.verdict for one in holding), _reason(holding)
 
     def _critical(self) -> list[Judged]:
         return [one for one in self.judged if one.severity == "critical" and one.where == "at rest"]
 
 
-def _verdict(judged: Sequence[Judged]) -> Verdict:
-    found = {one.verdict for one in judged}
+def of_all(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of several: failed if one is, else unknown if one is, else passed."""
+    found = {*verdicts}
     return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
 
 

@@ -39,7 +39,7 @@ def server(folder: Path, *, results: Path, port: int, styles: bool = False) -> T
 @dataclass(frozen=True, kw_only=True)
 class _Result:
     suite: str
-    run: str
+    day: str
     judged_at: datetime
     counts: str
     verdict: str
@@ -49,7 +49,7 @@ class _Result:
 def index(results: Path) -> str:
     """A page that lists results, newest first."""
     rows = [
-        f'<tr><td><a href="{escape(one.page, quote=True)}">{escape(one.suite)}</a></td><td>{escape(one.run)}</td>'
+        f'<tr><td><a href="{escape(one.page, quote=True)}">{escape(one.suite)}</a></td><td>{escape(one.day)}</td>'
         f"<td>{one.judged_at:%Y-%m-%d %H:%M:%S}</td><td>{one.counts}</td>"
         f'<td class="{escape(one.verdict, quote=True)}">{escape(one.verdict)}</td></tr>'
         for one in sorted(_results(results), key=lambda one: one.judged_at, reverse=True)
@@ -74,7 +74,7 @@ def _results(folder: Path) -> Iterator[_Result]:
             counts, run = told["statistics"], told["meta"]["run_id"]
             yield _Result(
                 suite=str(told["suite_name"]),
-                run=str(run["run_name"] or ""),
+                day=str(run["run_name"] or ""),
                 judged_at=datetime.fromisoformat(run["run_time"]).astimezone(UTC),
                 counts=f"{counts['successful_expectations']:d} of {counts['evaluated_expectations']:d}",
                 verdict=str(told["meta"]["verdict"]),

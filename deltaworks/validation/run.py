@@ -15,15 +15,15 @@ from pyspark.sql import functions as F
 
 from deltaworks.catalog import Catalog
 from deltaworks.quality.planning import When, planned, tables_named, with_views
-from deltaworks.quality.verdict import Judged, Outcome, Verdict
+from deltaworks.quality.verdict import Judged, Outcome
 from deltaworks.settings import Settings
 from deltaworks.suites import Expectation
 from deltaworks.validation.pinned import pinned
 from deltaworks.validation.set_aside import judged_in_the_stream, setting_aside
 from deltaworks.validation.site import checkpoint, clear, opened
-from deltaworks.validation.stores import as_theirs
+from deltaworks.validation.stores import as_theirs, verdict_of
 
-SUFFIX = ".day"
+_OF_A_DAY = ".day"
 """Data Docs have what is judged of the rows of a day under the suite's name with this; the run is named by the day."""
 
 
@@ -62,7 +62,7 @@ def validate(
         time, today = F.to_date(str(declared.table.event_time)), datetime.now(UTC).date()
         wanted = list(days) or _newest_through(found.rows, time, today)
         batches = [(day, found.rows.where(time == F.lit(day).cast("date"))) for day in wanted]
-        judged += _judge(context, f"{table}{SUFFIX}", batches, daily, views)
+        judged += _judge(context, f"{table}{_OF_A_DAY}", batches, daily, views)
         if not batches:
             why = _no_result("no day is through")
             judged += [Judged(expectation=one, verdict="unknown", result=why) for one in daily]
@@ -136,10 +136,8 @@ def _judged(
     result = results.get(domain.id)
     if result is None:
         return Judged(expectation=one, verdict="unknown", result=_no_result("no result"), day=day)
-    info = result.exception_info or {}
-    verdict: Verdict = "unknown" if info.get("raised_exception") else "passed" if result.success else "failed"
     told = json.dumps(result.to_json_dict(), sort_keys=True)
-    return Judged(expectation=one, verdict=verdict, result=told, day=day)
+    return Judged(expectation=one, verdict=verdict_of(result), result=told, day=day)
 
 
 def _no_result(why: str) -> str:

@@ -36,9 +36,9 @@ from deltaworks.quality.verdict import Judged
 from deltaworks.settings import Settings
 from deltaworks.suites import Expectation
 from deltaworks.validation.site import SITE
-from deltaworks.validation.stores import as_theirs
+from deltaworks.validation.stores import as_theirs, verdict_of
 
-SUFFIX = ".stream"
+_OF_THE_STREAM = ".stream"
 """Data Docs have these results beside the suite's, under its name with this."""
 
 
@@ -76,6 +76,7 @@ _NOTHING = ("null", "missing")
 _PLACES = frozenset({"", "after", "before", "key", "op", "rule", "source"})
 """Before the colon of a reason stands the column, or one of these, of a record or a rule."""
 _OF_TYPE = re.compile("not |out of range|more digits|NaN|infinite")
+"""How the parser's codes for a value that is not of its type begin (`engine/parsing/values.py`)."""
 
 
 def _of_type(column: str, reason: str) -> bool:
@@ -98,7 +99,7 @@ def judged_in_the_stream(
     aside, read = _aside(settings, declared.name), _read(settings, declared.name, version)
     counts = [sum(rows for reason, rows in aside.items() if one.reasons(reason)) for one in those]
     given = [as_theirs(one.expectation) for one in those]
-    suite = context.suites.add(ExpectationSuite(name=f"{declared.name}{SUFFIX}", expectations=given))
+    suite = context.suites.add(ExpectationSuite(name=f"{declared.name}{_OF_THE_STREAM}", expectations=given))
     results = [
         ExpectationValidationResult(
             success=not count, expectation_config=one.configuration, result=_counts(count, read)
@@ -109,7 +110,7 @@ def judged_in_the_stream(
     return [
         Judged(
             expectation=one.expectation,
-            verdict="passed" if result.success else "failed",
+            verdict=verdict_of(result),
             result=json.dumps(result.to_json_dict(), sort_keys=True),
             where="in the stream",
         )

@@ -20,7 +20,7 @@ from deltaworks import suites
 from deltaworks.catalog import Catalog
 from deltaworks.catalog.companions import not_judged
 from deltaworks.expectation_types import COMMON, TYPES
-from deltaworks.quality.verdict import Verdict
+from deltaworks.quality.verdict import Verdict, of_all
 from deltaworks.suites import Expectation, Suite
 
 COUNTS = (
@@ -113,18 +113,22 @@ class ValidationResultsStore(base.ValidationResultsStore):
     ) -> Any:
         """Take the values out, then keep it."""
         without_values(suite_validation_result, self.private.get(suite_validation_result.suite_name))
-        cast("dict[str, Any]", suite_validation_result.meta)["verdict"] = verdict_of(suite_validation_result)
+        cast("dict[str, Any]", suite_validation_result.meta)["verdict"] = _of_what_is_critical(suite_validation_result)
         return super().store_validation_results(suite_validation_result, *args, **kwargs)
 
 
-def verdict_of(results: ExpectationSuiteValidationResult) -> Verdict:
-    """Of what is critical, as `Outcome` has it."""
-    found = set[Verdict]()
-    for one in results.results:
-        if one.expectation_config is None or one.expectation_config.severity != "warning":
-            raised_one = (one.exception_info or {}).get("raised_exception")
-            found.add("unknown" if raised_one else "passed" if one.success else "failed")
-    return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
+def verdict_of(one: ExpectationValidationResult) -> Verdict:
+    """Of a result that was kept: what raised an error nobody knows."""
+    if (one.exception_info or {}).get("raised_exception"):
+        return "unknown"
+    return "passed" if one.success else "failed"
+
+
+def _of_what_is_critical(results: ExpectationSuiteValidationResult) -> Verdict:
+    critical = (
+        one for one in results.results if one.expectation_config is None or one.expectation_config.severity != "warning"
+    )
+    return of_all(map(verdict_of, critical))
 
 
 def without_values(results: ExpectationSuiteValidationResult, private: frozenset[str] | None) -> None:

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from deltalake import write_deltalake
 
 from deltaworks.settings import ROOT, Settings
-from tests.rows_of_members import members
-from tests.tiny_project import Project
+from tests.members import lake_of_members
 
 SUITE = """# Kept by: the club's office.
 expectations:
@@ -29,18 +27,14 @@ suite.expectations[0].save()
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Give the tiny project with a suite, and a table of it in the lake."""
-    project = Project(tmp_path / "project")
-    project.write("expectations/silver/members.yml", SUITE)
-    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
-    write_deltalake(settings.lake / "silver/members", members())
-    return settings
+    return lake_of_members(tmp_path, SUITE)
 
 
 def run(program: str, settings: Settings, folder: Path) -> str:
     """Run a program in the project, and give what it prints."""
     path = folder / "notebook.py"
     path.write_text(program)
-    environment = {**settings.inherited(), **settings.environment(), "PYTHONPATH": str(ROOT)}
+    environment = {**settings.inherited(), "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

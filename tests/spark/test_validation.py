@@ -22,7 +22,7 @@ from deltaworks.settings import ROOT, Settings
 from deltaworks.validation import ops_quality
 from deltaworks.validation.run import validate
 from deltaworks.validation.site import KEEP, clear
-from tests.rows_of_members import SECRET, members
+from tests.members import SECRET, lake_of_members, members
 from tests.tiny_project import Project
 
 SUITE = """expectations:
@@ -43,11 +43,7 @@ SUITE = """expectations:
 @pytest.fixture
 def lake(tmp_path: Path) -> Settings:
     """Give the tiny project, with a suite of all sorts and one table of it in the lake."""
-    project = Project(tmp_path / "project")
-    project.write("expectations/silver/members.yml", SUITE)
-    settings = Settings.load(project.folder, environment={}, data=tmp_path / "data")
-    write_deltalake(settings.lake / "silver/members", members())
-    return settings
+    return lake_of_members(tmp_path, SUITE)
 
 
 @pytest.fixture
