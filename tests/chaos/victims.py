@@ -68,7 +68,10 @@ def _driver(store: Store, victim: Victim) -> int:
         raise StackError(f"app {victim.name}", "has no driver that could be killed", "Look at its log")
     if victim.process == "python":
         return lease.pid
-    children = [one.pid for one in processes.table() if one.parent == lease.pid and not one.zombie]
-    if len(children) != 1:  # spark-submit becomes the JVM; Python workers are the JVM's children
-        raise StackError(f"app {victim.name}", f"its driver has {len(children)} children, not one", "Look at its log")
-    return children[0]
+    there = {one.pid: one for one in processes.table() if not one.zombie}
+    driver = there.get(lease.pid)
+    # spark-submit becomes the JVM; Python workers are the JVM's children, and a validation has a session of its own
+    jvms = [one.pid for one in there.values() if driver and (one.parent, one.session) == (driver.pid, driver.session)]
+    if len(jvms) != 1:
+        raise StackError(f"app {victim.name}", f"its driver has {len(jvms)} JVMs, not one", "Look at its log")
+    return jvms[0]
