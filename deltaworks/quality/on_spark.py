@@ -39,6 +39,8 @@ NUMBERS = frozenset({"int", "bigint", "double", "decimal"})
 _TIMES = frozenset({"date", "timestamp"})
 _FLAG = frozenset({"boolean"})
 _TEXT = frozenset({"string"})
+_SUM = "expect_column_sum_to_be_between"
+"""Of moments that of their seconds since 1970, as Spark adds them up."""
 _EXTREMES = ("expect_column_max_to_be_between", "expect_column_min_to_be_between")
 OF_TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_EXTREMES, NUMBERS | _TIMES | _FLAG),
@@ -46,7 +48,7 @@ OF_TYPES: Mapping[str, frozenset[str]] = {
     "expect_column_median_to_be_between": NUMBERS,
     "expect_column_quantile_values_to_be_between": NUMBERS,
     "expect_column_stdev_to_be_between": NUMBERS,
-    "expect_column_sum_to_be_between": NUMBERS,
+    _SUM: NUMBERS | {"timestamp"},
     "expect_column_value_z_scores_to_be_less_than": NUMBERS,
     "expect_column_values_to_not_be_outliers": NUMBERS,
     "expect_column_values_to_be_between": NUMBERS | _TIMES,
@@ -61,7 +63,7 @@ _BOUNDED = (
     "expect_column_mean_to_be_between",
     "expect_column_median_to_be_between",
     "expect_column_stdev_to_be_between",
-    "expect_column_sum_to_be_between",
+    _SUM,
     "expect_column_values_to_be_between",
 )
 """Those whose bounds are values of the column's type."""
@@ -84,7 +86,8 @@ def not_of_column(kind: str, kwargs: Mapping[str, Any], types: Mapping[str, Type
     if found.name not in known:
         return f"Great Expectations cannot judge this of {column}, which is {found}", _BY_QUERY
     for bound, value in _bounds(kind, kwargs):
-        if wanted := _wanted(value, found, zoned=kind not in _EXTREMES):
+        moments = found.name in _TIMES and kind != _SUM
+        if wanted := _wanted(value, found, zoned=kind not in _EXTREMES) if moments else _number(value):
             return f"{bound} {value!r} is none for {column}, which is {found}", f"Write {wanted}"
     return None
 
@@ -101,10 +104,13 @@ def _bounds(kind: str, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, object]
         )
 
 
+def _number(value: object) -> str:
+    """What a bound must be instead, empty where it will do."""
+    return "" if isinstance(value, int | float) else "a number"
+
+
 def _wanted(value: object, of: Type, *, zoned: bool) -> str:
-    """What a bound must look like instead, empty where it will do; `zoned`: whether a moment may have a zone."""
-    if of.name not in _TIMES:
-        return "" if isinstance(value, int | float) else "a number"
+    """The same of a date or moment; `zoned`: whether it may have a zone."""
     pattern = DATE if of.name == "date" else _MOMENT
     if not isinstance(value, str) or not pattern.fullmatch(value) or not reads(datetime.fromisoformat, value):
         return f'a {of} in quotes, as in "2026-11-21{"" if of.name == "date" else "T10:00:00"}"'

@@ -184,3 +184,11 @@ def test_bounds_fit_the_column(type_: str, bound: object, fits: bool) -> None:
     found = not_of_column("expect_column_max_to_be_between", kwargs, {"c": parse(type_)})
 
     assert (found is None) == fits
+
+
+def test_moments_are_added_up_as_seconds() -> None:
+    """So bounds of their sum are numbers."""
+    of_moments, kind = {"c": parse("timestamp")}, "expect_column_sum_to_be_between"
+
+    assert not_of_column(kind, {"column": "c", "min_value": 0}, of_moments) is None
+    assert not_of_column(kind, {"column": "c", "min_value": "2026-11-21T10:00:00"}, of_moments) is not None
