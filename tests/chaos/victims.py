@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Literal
 
@@ -68,10 +70,19 @@ def _driver(store: Store, victim: Victim) -> int:
         raise StackError(f"app {victim.name}", "has no driver that could be killed", "Look at its log")
     if victim.process == "python":
         return lease.pid
-    there = {one.pid: one for one in processes.table() if not one.zombie}
-    driver = there.get(lease.pid)
-    # spark-submit becomes the JVM; Python workers are the JVM's children, and a validation has a session of its own
-    jvms = [one.pid for one in there.values() if driver and (one.parent, one.session) == (driver.pid, driver.session)]
+    children = [one.pid for one in processes.table() if one.parent == lease.pid and not one.zombie]
+    # spark-submit becomes the JVM; beside it a recomputation may run, whose own JVM is its child
+    jvms = [pid for pid in children if is_java(pid)]
     if len(jvms) != 1:
         raise StackError(f"app {victim.name}", f"its driver has {len(jvms)} JVMs, not one", "Look at its log")
     return jvms[0]
+
+
+def is_java(pid: int) -> bool:
+    """Whether a process is a JVM, by the name of its program."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+    except OSError:  # gone by now, or not Linux
+        asked = subprocess.run(["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        name = asked.stdout
+    return Path(name.strip()).name == "java"
