@@ -139,10 +139,14 @@ def listening() -> dict[tuple[str, int], str]:
 
 def sockets_of(pid: int) -> set[str]:
     """Inodes of the sockets that a process has open; empty if it is not ours to look into."""
-    found = set()
-    with suppress(OSError):
-        for descriptor in (_PROC / str(pid) / "fd").iterdir():
-            target = str(descriptor.readlink())
+    found: set[str] = set()
+    try:
+        descriptors = os.listdir(_PROC / str(pid) / "fd")
+    except OSError:
+        return found
+    for descriptor in descriptors:
+        with suppress(OSError):  # closed meanwhile: of our own process at least the one that listed them
+            target = str((_PROC / str(pid) / "fd" / descriptor).readlink())
             if target.startswith("socket:["):
                 found.add(target[8:-1])
     return found

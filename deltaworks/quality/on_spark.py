@@ -66,7 +66,7 @@ _BOUNDED = (
     _SUM,
     "expect_column_values_to_be_between",
 )
-"""Those whose bounds are values of the column's type."""
+"""Those whose bounds are values of the column's type, or numbers where what is bounded is one."""
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 _BY_QUERY = 'Write unexpected_rows_expectation, which asks by SQL: "select ... from {batch} where ..."'

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,9 +81,12 @@ def _driver(store: Store, victim: Victim) -> int:
 
 def is_java(pid: int) -> bool:
     """Whether a process is a JVM, by the name of its program."""
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text()
-    except OSError:  # gone by now, or not Linux
+    if sys.platform == "linux":
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text()
+        except OSError:  # gone by now
+            return False
+    else:
         asked = subprocess.run(["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
         name = asked.stdout
     return Path(name.strip()).name == "java"
