@@ -58,6 +58,10 @@ class SuspendedError(LakeError):
     """A table kept failing and was suspended; the others went on."""
 
 
+class UnmetError(LakeError):
+    """A critical expectation of a table is not met, and the table is to be suspended as long as that is so."""
+
+
 class UnfitError(LakeError):
     """A table's transform cannot compute rows: too many to be left out, or nothing else can be computed."""
 

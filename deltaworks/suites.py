@@ -25,7 +25,7 @@ _ONE_COLUMN, _MANY_COLUMNS = ("column", "column_A", "column_B"), ("column_list",
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """One expectation: critical sets rows aside, warning counts them."""
+    """One expectation: something follows where it is critical and not met (`quality.planning` says what)."""
 
     type: str
     kwargs: Mapping[str, Any]
@@ -145,7 +145,7 @@ def _expectation(one: Any, shown: str, columns: Sequence[str]) -> Iterator[Findi
             yield Finding(place=place, finding=f"unknown key {key}", next_step=nearest(key, _KEYS, "keys"))
     if one.get("severity") not in _SEVERITIES:
         finding = f"severity {one['severity']!r} is unknown" if "severity" in one else "there is no severity"
-        next_step = "Write critical (sets rows aside) or warning (counts them)"
+        next_step = "Write critical (something follows) or warning (it is counted)"
         yield Finding(place=place, finding=finding, next_step=next_step)
     for key, value in (("kwargs", kwargs), ("meta", one.get("meta", {}))):
         if not isinstance(value, dict):

@@ -48,8 +48,12 @@ def not_judged(declared: Declared, suite: Suite, names: Collection[str]) -> list
     `names`: of all tables, as a query may name them.
     """
     try:
-        compile_findings = compiling.findings(suite, declared.columns, later=declared.implied, parses=declared.parses)
-        return [*compile_findings, *planning.findings(suite, closes_days=declared.closes_days, names=names)]
+        columns, later, closes_days = declared.columns, declared.implied, declared.closes_days
+        plan = planning.planned(suite, columns, later=later, parses=declared.parses, closes_days=closes_days)
+        return [
+            *compiling.findings(suite, columns, later=later, parses=declared.parses),
+            *planning.findings(suite.name, plan, closes_days=closes_days, names=names),
+        ]
     except DeclarationError:  # a column of an unknown type, which is told where it stands
         return []
 

@@ -68,6 +68,7 @@ def run(
         name = _name_of(error)  # its text may quote a row
         _judge_days(now, table, dict.fromkeys(days, ("unknown", name)))
         raise QualityError(table, f"cannot be judged ({name})", "See the log of its Spark, quality.log") from None
+    _judge_table(now, found, outcome)
     _judge_days(now, table, {day: outcome.of_day(day) for day in days})
     _tell(outcome, now, as_json=as_json)
     raise typer.Exit(_EXIT[outcome.verdict])
@@ -119,6 +120,20 @@ def _judge_days(now: Settings, table: str, days: "Mapping[str, tuple[Verdict, st
                 raise QualityError(f"{table} {day}", "no such day is closed", "Give one that is, or none")
 
 
+def _judge_table(now: Settings, found: "Catalog", outcome: "Outcome") -> None:
+    """Tell the control store what suspends the table, or does no longer; its owner asks for it."""
+    from deltaworks.control import Store
+    from deltaworks.engine.rule_counts import plan_of
+    from deltaworks.quality.planning import by_validations
+
+    those = by_validations(plan_of(found[outcome.table]))
+    if not those:
+        return
+    unmet, judged = outcome.unmet(those)
+    with Store(now.control_dsn()) as store:
+        store.judge_expectations(outcome.table, unmet=unmet, judged=judged, those=those)
+
+
 def _tell(outcome: "Outcome", now: Settings, *, as_json: bool) -> None:
     rows = [
         {
@@ -166,11 +181,11 @@ def docs(
 
 
 def held(as_json: _Json = False) -> None:
-    """List the closed days that are held back, and why. Exit code 1 if there are any."""
+    """List the closed days that are held back, the tables that validations suspend, and why. Exit code 1 if any."""
     from deltaworks.control import Store
 
     with Store(settings().control_dsn()) as store:
-        found = store.held_partitions()
+        found, unmet = store.held_partitions(), store.unmet_expectations()
     rows = [
         {
             "table": one.table_name, "day": one.partition, "verdict": one.verdict or "not judged",
@@ -178,7 +193,8 @@ def held(as_json: _Json = False) -> None:
         }
         for one in found
     ]  # fmt: skip
-    show.listing(rows, title="held back", as_json=as_json, empty="no day is")
+    rows += [{"table": one.table_name, "day": "suspended", "verdict": "unmet", "why": one.reason} for one in unmet]
+    show.listing(rows, title="held back", as_json=as_json, empty="nothing is")
     if rows:
         raise typer.Exit(1)
 

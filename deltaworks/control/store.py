@@ -4,13 +4,14 @@ from deltaworks.control.commands import Commands
 from deltaworks.control.heartbeats import Heartbeats
 from deltaworks.control.launching import Launching
 from deltaworks.control.partitions import ClosedPartitions
+from deltaworks.control.unmet import UnmetExpectations
 
 MIGRATE_SECONDS_MAX = 60  # includes the wait for another process that migrates
 _LOCK = 0x6465_6C74_6177_6B73  # "deltawks": one migration at a time in the whole database
 _REVISIONS = "deltaworks_revision"  # not Alembic's default name: Airflow keeps its own table under that
 
 
-class Store(Heartbeats, Commands, ClosedPartitions, Launching):
+class Store(Heartbeats, Commands, ClosedPartitions, UnmetExpectations, Launching):
     """The control store at a libpq address (`postgresql://user:password@host:port/database`).
 
     Blocking; a coroutine calls it in a thread (`asyncio.to_thread`). Calls from several threads take turns on the

@@ -51,6 +51,7 @@ from deltaworks.settings import Settings
 
 EXIT_NOT_OWNER = 75
 LOOP_SECONDS = 0.25
+UNMET_SECONDS = 10.0  # between two looks at what validations have said of tables
 ASK_SECONDS = 1.0  # between two looks into the control store: four in a second took a thirtieth of a driver's time
 WAIT_SECONDS_MAX = 1.0  # for the end of a batch, before the loop looks whether the app is still ours
 ORDERS_SHARE = 0.25  # of the time that the last batch took: so long orders may hold up the next one
@@ -90,6 +91,7 @@ class Driver:
         self._started_at = 0.0
         self._looked = False  # whether the stream has looked for rows
         self._asked_at = -ASK_SECONDS
+        self._unmet_asked_at = -UNMET_SECONDS
         self._requeued = False  # whether the orders that died with an older owner are queued again
         self._away_since: float | None = None  # when the control store was first found away
         self._told_at = 0.0
@@ -153,6 +155,8 @@ class Driver:
         spark = open_session(name=f"deltaworks {self.app}", settings=self.settings, app=app, few_rows=True)
         broker = Broker(bootstrap=self.settings.kafka, group=f"deltaworks.{self.app}")
         flow = self._open()
+        self._forget_unmet()
+        self._learn_unmet()
         if not self.drain:  # which may have rows of few tables only
             flow.plan_ahead(spark)
         self._obey_waiting(spark)
@@ -381,6 +385,8 @@ class Driver:
                 self._between_batches(spark, closing, asks=asks)
             if ended and not self._behind() and self.orders.in_hand is None:
                 return not self._anew  # in its last batch
+            if asks and time.monotonic() - self._unmet_asked_at >= UNMET_SECONDS:
+                self._learn_unmet()
             if asks and self._desired_stopped():
                 log.info("the desired state is stopped: draining")
                 self.heart.state = "draining"
@@ -440,6 +446,18 @@ class Driver:
             raise
         finally:
             self.lock.release()
+
+    def _forget_unmet(self) -> None:
+        """Forget what validations found of expectations that the suites do not have any more."""
+        for name, those in self.flow.suspending.items():
+            self._ask(partial(self.store.forget_unmet, name, but=those))
+
+    def _learn_unmet(self) -> None:
+        """Learn what validations found; while nobody answers, what is known stays."""
+        self._unmet_asked_at = time.monotonic()
+        found = self._ask(self.store.unmet_expectations)
+        if found is not None:
+            self.flow.learn_unmet(found)
 
     def _lay_caution_down(self) -> None:
         """Go on as ever once nothing is left of what the last owner had in hand; hold the lock."""

@@ -6,7 +6,7 @@ behind takes one bounded slice per turn, so a backlog in one table does not hold
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaworks.catalog import Catalog, Declared
+from deltaworks.control.unmet import Unmet
 from deltaworks.engine import disk, stage
 from deltaworks.engine.broker import Edge
 from deltaworks.engine.caution import Caution, is_of_memory
@@ -35,6 +36,7 @@ from deltaworks.engine.own_columns import addable
 from deltaworks.engine.partition import partition_of
 from deltaworks.engine.poison import is_of_rows
 from deltaworks.engine.record_book import RecordBook
+from deltaworks.engine.rule_counts import Broken, RuleCounts, plan_of, rule_counts, told_of
 from deltaworks.engine.same_input import known, refuse_others
 from deltaworks.engine.same_log import Asked
 from deltaworks.engine.same_log import refuse_others as refuse_other_records
@@ -43,7 +45,7 @@ from deltaworks.engine.session import suit
 from deltaworks.engine.source import BRONZE, start_from
 from deltaworks.engine.spark.planned import PLANS
 from deltaworks.engine.stretches import times
-from deltaworks.engine.suspended import Clock, Suspended, Suspensions, is_tables_own
+from deltaworks.engine.suspended import Clock, Suspended, Suspensions, first_line, is_tables_own
 from deltaworks.engine.trimming import (
     COMMITS_FOLLOWED,
     COMMITS_KEPT,
@@ -75,7 +77,9 @@ from deltaworks.errors import (
     LakeError,
     LeadersMovedError,
     NoAnswerError,
+    UnmetError,
 )
+from deltaworks.quality.planning import by_validations
 from deltaworks.settings import Settings
 from deltaworks.words.keeping import Aggregate, Append, History, Latest, Raw, Stateful, View
 from deltaworks.words.lateness import SideOutput
@@ -91,6 +95,7 @@ Steps = Generator[Mapping[str, int], None, dict[str, int]]
 RECORD_SECONDS = 60.0  # each time one commit and one small file; the logs keep their commits for much longer
 USES_LOOKED_FOR = 5_000
 """So many commits ago a command may have used late rows, and died, for its result to tell of them."""
+COUNT_SECONDS_MAX = 0.5  # of the time between two batches, now and then: what is left is counted the next time
 ARROW_AGAIN = 2
 """A batch with fewer rows than the last collected limit over this goes back to the Arrow path."""
 
@@ -121,6 +126,10 @@ class FlowStatus:
     tables: Mapping[str, TableStatus] = field(default_factory=dict)
     behind: Mapping[str, float] = field(default_factory=dict)
     suspended: Mapping[str, Suspended] = field(default_factory=dict)
+    broken: Mapping[str, Sequence[Broken]] = field(default_factory=dict)
+    """Of tables that are computed the rules that rows of them break..."""
+    uncounted: Mapping[str, int] = field(default_factory=dict)
+    """...and how many of their files were not read for it yet."""
 
 
 class Flow:
@@ -167,6 +176,12 @@ class Flow:
         self._counts: dict[str, Counts] = {}
         self._settled_at = self._recorded_at = time.monotonic()
         self.on_commit: Callable[[Writer], None] = lambda _: None
+        self.rule_counts: dict[str, RuleCounts] = {}
+        self._not_counted: set[str] = set()
+        self.suspending: dict[str, set[str]] = {}
+        """By table the expectations for which it is suspended where a validation found them unmet."""
+        self._unmet: dict[str, str] = {}
+        """Tables that are to be suspended by what validations said of them, with the reason."""
         self._large = path == "spark"
         for declared in catalog.app(app):
             if only is None or declared.name == only:
@@ -183,8 +198,14 @@ class Flow:
 
     def _open(self, declared: Declared) -> None:
         own = self._open_input(declared)
-        if not isinstance(declared.table.kept_as, Raw):
-            self.writers.append(self._writer(declared, own))
+        if isinstance(declared.table.kept_as, Raw):
+            return
+        self.writers.append(self._writer(declared, own))
+        if self.suspends:
+            plan = plan_of(declared)
+            self.suspending[declared.name] = by_validations(plan)
+            if declared.is_computed:
+                self.rule_counts[declared.name] = rule_counts(own.table, plan)
 
     def _open_input(self, declared: Declared) -> Input:
         """A table to be read; bronze is only written."""
@@ -809,16 +830,69 @@ class Flow:
             with self.turns.measure(name) as watch, lines_noted() if name in self.suspended else nullcontext():
                 turn = writer.take(spark, committer)  # type: ignore[arg-type]  # None is for tables over bronze only
                 watch.rows = None if turn is None else turn.counts.read
+            unmet = self._unmet_of(name)
+            if unmet is not None:
+                writer.settle(committer)  # a slice that brought nothing is only remembered, and is not to come again
         except Exception as error:
             if not self.suspends or not is_tables_own(error, writer.declared.transform):
                 raise
             self.suspend(name, error)
             self.inputs[name].fresh = None
             return
-        self._go_on(name)
+        if unmet is None:
+            self._go_on(name)
+        else:  # what was committed stands
+            self.suspend(name, unmet)
+            self.inputs[name].fresh = None
         if turn is not None and turn.counts.read and spark is not None:
             self.caution.came_through(name)
         self._note(writer, turn)
+
+    def learn_unmet(self, found: Iterable[Unmet]) -> None:
+        """What validations found unmet suspends its table, where its suite says so; from any thread."""
+        told: dict[str, list[str]] = {}
+        for one in found:
+            if one.expectation in self.suspending.get(one.table_name, ()):
+                told.setdefault(one.table_name, []).append(one.reason)
+        self._unmet = {name: "; ".join(reasons) for name, reasons in told.items()}
+
+    def _unmet_of(self, name: str) -> UnmetError | None:
+        """Why a table is to be suspended that has taken what it had to; None where nothing speaks against it."""
+        counts, found = self.rule_counts.get(name), []
+        if counts is not None and counts.suspending:
+            counts.look()
+            self._tell_broken(name)
+            found = [str(one) for one in counts.broken() if one.suspends]
+        if found:
+            return UnmetError(name, "; ".join(found), "Mend what it is computed from; it is tried again by itself")
+        reason = self._unmet.get(name)
+        step = f'Mend it, and then run "deltaworks quality run {name}"'
+        return None if reason is None else UnmetError(name, reason, step)
+
+    def _count_broken(self) -> None:
+        """Count for a moment the rows of computed tables that break rules, as the tables stand."""
+        until = time.monotonic() + COUNT_SECONDS_MAX
+        for name, counts in self.rule_counts.items():
+            try:
+                counts.look(lambda: time.monotonic() < until)
+            except Exception as error:
+                if not is_tables_own(error, None):
+                    raise
+                if name not in self._not_counted:
+                    log.warning("%s: rows that break rules cannot be counted (%s)", name, first_line(error))
+                self._not_counted.add(name)
+            else:
+                self._not_counted.discard(name)
+            self._tell_broken(name)
+
+    def _tell_broken(self, name: str) -> None:
+        counts = self.rule_counts[name]
+        found, uncounted = counts.broken(), counts.uncounted
+        if found != list(self.status.broken.get(name, ())):
+            log.log(logging.WARNING if found else logging.INFO, "%s: %s", name, told_of(found))
+            self._tell(broken={**self.status.broken, name: found})
+        if uncounted != self.status.uncounted.get(name, 0):
+            self._tell(uncounted={**self.status.uncounted, name: uncounted})
 
     def refuse_outdated(self, declared: Declared) -> None:
         """Raise LakeError where its rows, or an input's, lack declared columns, or only a part of it was replaced."""
@@ -869,6 +943,7 @@ class Flow:
             self._recorded_at = -RECORD_SECONDS if more else now
             self.turns.tell()
         self.tend()
+        self._count_broken()  # not in each turn: what is replaced meanwhile need not be read
         self._tell()
         if moved is not None:
             raise moved
@@ -938,7 +1013,7 @@ class Flow:
         passed_by = turn.counts.not_mine + turn.counts.filtered
         committed = turn.counts.read > passed_by or turn.counts.refused < 0 or turn.counts.late < 0
         self._tell(last_commit_at=time.time() if committed else self.status.last_commit_at)
-        if not isinstance(writer, RawWriter):
+        if not isinstance(writer, RawWriter) and writer.declared.name not in self.suspended:
             self.on_commit(writer)
         return turn.counts.read
 

@@ -145,6 +145,12 @@ class Heart:
                 name: {"error": one.error, "since": one.since.isoformat(), "failures": one.failures}
                 for name, one in status.suspended.items()
             },
+            "broken": {
+                name: [{"rule": one.rule.name, "rows": one.rows, "critical": one.rule.critical} for one in found]
+                for name, found in status.broken.items()
+                if found
+            },
+            "uncounted": {name: files for name, files in status.uncounted.items() if files},
             "outlets": [] if self._outlets is None else self._outlets.progress(),
             "error": self.error,
             "tables": {

@@ -27,6 +27,7 @@ from deltaworks.errors import (
     NewerEntryError,
     SuspendedError,
     UnfitError,
+    UnmetError,
 )
 
 FIRST_SECONDS, LAST_SECONDS = 5.0, 300.0
@@ -71,7 +72,7 @@ class Suspensions:
         since = datetime.now(UTC) if before is None else before.since
         text = first_line(error, transform=transform)
         self.tables[table] = Suspended(error=text, since=since, failures=failures, retry_at=self.clock() + seconds)
-        trace = before is None and not isinstance(error, UnfitError) and not is_of_rows(error)
+        trace = before is None and not isinstance(error, UnfitError | UnmetError) and not is_of_rows(error)
         log.error("%s is suspended, tried again in %.0f s: %s", table, seconds, text, exc_info=trace)
 
     def recovered(self, table: str) -> None:
@@ -110,7 +111,7 @@ def first_line(error: Exception, *, transform: Path | None = None) -> str:
     error = as_pyspark(error)
     if is_of_rows(error):
         return told(error, transform)
-    if isinstance(error, UnfitError):  # it is of the whole table, whose name stands beside it
+    if isinstance(error, UnfitError | UnmetError):  # it is of the whole table, whose name stands beside it
         return f"{error.finding}. {error.next_step}."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""

@@ -24,7 +24,7 @@ from deltaworks.local.captured import Gap, asking, gaps
 from deltaworks.local.part import UP
 from deltaworks.local.ports import check_free
 from deltaworks.settings import Settings
-from deltaworks.supervise.judge import suspended_tables
+from deltaworks.supervise.judge import broken_rules, suspended_tables
 from deltaworks.supervise.launch import driver_processes
 from deltaworks.supervise.watch import judged
 from deltaworks.words.reading import Debezium
@@ -243,6 +243,9 @@ def _apps(settings: Settings) -> Iterator[Finding]:
             told = f"{app.name} is {verdict.state}: {verdict.reason}"
             if verdict.state == "suspended" and seen.heartbeat and (tables := suspended_tables(seen.heartbeat)):
                 yield _fail("apps", told, f"Mend {next(iter(tables))}; it is tried again by itself")
+            elif verdict.broken and seen.heartbeat and (broken := broken_rules(seen.heartbeat)):
+                table = next(iter(broken))[0]
+                yield _fail("apps", told, f"Look at the rows of {table} by SQL, then mend what they are computed from")
             elif not verdict.well:
                 yield _fail("apps", told, f'Run "deltaworks logs app-{app.name}"')
             elif verdict.needs is not None:

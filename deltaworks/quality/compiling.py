@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+from deltaworks.errors import DeclarationError
 from deltaworks.findings import Finding
 from deltaworks.quality.bounds import number_range
 from deltaworks.quality.on_spark import DATE, NUMBERS, not_of_column, not_on_spark, reads
@@ -153,9 +154,21 @@ def _compiled(one: Expectation, types: Columns) -> Compiled:
         return Compiled(expectation=one, on_schedule="it is about some of the rows")
     try:
         check = _COMPILED[one.type](one.kwargs, types)
+        rule = Rule(name=name_of(one), critical=one.severity == "critical", check=check)
+        if isinstance(check, Match):
+            _prove(rule)
     except NotCompiledError as error:
         return Compiled(expectation=one, refused=error)
-    return Compiled(expectation=one, rule=Rule(name=name_of(one), critical=one.severity == "critical", check=check))
+    return Compiled(expectation=one, rule=rule)
+
+
+def _prove(rule: Rule) -> None:
+    from deltaworks.quality.judging import proven  # Arrow, which not everybody has who plans what is judged
+
+    try:
+        proven([rule])
+    except DeclarationError as error:
+        raise NotCompiledError(error.finding, f"{error.next_step}. {_WARN}") from None
 
 
 def judges_rows(kind: str) -> bool:

@@ -46,9 +46,10 @@ _HEAD = """# Expectations
 Written by `python -m tests.expectations_page`. One test compares this page with the code that judges, another has Great
 Expectations judge every type that is not refused here.
 
-*Each row*: in tables that parse, as a row comes, unless the expectation has `mostly` below 1 or a `row_condition`. *At
-rest*: the whole table, each night and after a day closes, or a day's rows ([what must hold](how-to/quality.md)).
-*Refused*: by `table check`, as nothing could judge it. *Of*: columns of these types; of others it is refused.
+*Each row*: in the stream, unless the expectation has `mostly` below 1 or a `row_condition`; of computed tables also
+unless it says `when`. *At rest*: the whole table, each night and after a day closes, or a day's rows ([what must
+hold](how-to/quality.md)). *Refused*: by `table check`, as nothing could judge it. *Of*: columns of these types; of
+others it is refused.
 
 | type | each row | at rest | |
 | --- | --- | --- | --- |"""

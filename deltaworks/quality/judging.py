@@ -50,11 +50,11 @@ class Verdicts:
 
 
 def proven(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules, tried on no rows; raises DeclarationError for a pattern that is too large."""
+    """The rules, tried on a text, as Arrow reads no pattern without; raises DeclarationError for one it refuses."""
     for rule in rules:
         if isinstance(rule.check, Match):
             try:
-                _match(rule.check, pa.array([], pa.string()))
+                _match(rule.check, pa.array([""]))
             except pa.ArrowInvalid as error:
                 text = str(error).splitlines()[0]
                 raise DeclarationError(rule.name, f"the pattern cannot be used ({text})", "Make it shorter") from None
@@ -70,7 +70,7 @@ def judge(
     unsent = unsent or {}
     for rule in rules:
         found = pc.and_(pc.fill_null(broken(rule.check, rows), False), among)
-        for column in unsent.keys() & {*_columns(rule.check)}:
+        for column in unsent.keys() & {*columns_of(rule.check)}:
             found = pc.and_(found, pc.invert(unsent[column]))
         if not pc.any(found).as_py():
             continue
@@ -83,7 +83,8 @@ def judge(
     return Verdicts(refused=refused, warned=kept)
 
 
-def _columns(check: Check) -> tuple[str, ...]:
+def columns_of(check: Check) -> tuple[str, ...]:
+    """The columns that a check looks at."""
     return (check.column,) if hasattr(check, "column") else check.columns
 
 
@@ -97,7 +98,7 @@ def holds(predicate: Predicate, rows: pa.RecordBatch) -> Array:
     fits = pc.invert(broken(predicate, rows))
     if isinstance(predicate, Null):
         return fits
-    known = reduce(pc.and_, [pc.is_valid(rows.column(name)) for name in _columns(predicate)])
+    known = reduce(pc.and_, [pc.is_valid(rows.column(name)) for name in columns_of(predicate)])
     return pc.if_else(known, fits, pa.scalar(None, pa.bool_()))
 
 

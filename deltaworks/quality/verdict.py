@@ -1,11 +1,12 @@
 """What came of judging a suite over a version of a table. No Great Expectations here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from deltaworks.quality.compiling import name_of
+from deltaworks.quality.planning import identity
 from deltaworks.suites import Expectation, Severity
 
 Verdict = Literal["passed", "failed", "unknown"]
@@ -63,6 +64,12 @@ class Outcome:
             one for one in self._critical() if one.expectation.meta.get("then") == "hold" and one.day in (None, day)
         ]
         return of_all(one.verdict for one in holding), _reason(holding)
+
+    def unmet(self, those: Collection[str]) -> tuple[dict[str, str], set[str]]:
+        """Of these identities what is not met or nobody could say, with the reason; and all that were judged."""
+        found = {identity(one.expectation): one for one in self._critical()}
+        judged = {name: one for name, one in found.items() if name in those}
+        return {name: _reason([one]) for name, one in judged.items() if one.verdict != "passed"}, set(judged)
 
     def _critical(self) -> list[Judged]:
         return [one for one in self.judged if one.severity == "critical" and one.where == "at rest"]

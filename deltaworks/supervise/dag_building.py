@@ -323,9 +323,10 @@ Pages: `deltaworks quality docs`. Verdicts as a table: `ops.quality`. By hand: `
 _HELD_DOC = """A day that has not passed is held back: DAGs that are scheduled on the table do not run for it. Mend the
 rows, then *Clear* the run; or let the day go as it is: `deltaworks quality release`."""
 
-_HEALTH_DOC = """The last run tells how **{app}** is. It has failed while a table is suspended, something has waited for
-longer than `behind_seconds`, or the driver hangs, gave up, or ended although nobody wanted that; the task's log says
-why. When all is well again, one succeeds by itself. A run for each change, none meanwhile; *Trigger* looks at once.
+_HEALTH_DOC = """The last run tells how **{app}** is. It has failed while a table is suspended, rows of a computed table
+break a critical rule, something has waited for longer than `behind_seconds`, or the driver hangs, gave up, or ended
+although nobody wanted that; the task's log says why. When all is well again, one succeeds by itself. A run for each
+change, none meanwhile; *Trigger* looks at once.
 """
 
 _OPERATE_DOC = """*Trigger* opens a form: what is to be done to **{app}** or to its tables, and why. It is recorded with

@@ -22,7 +22,7 @@ from deltaworks.control import Store
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.supervise.assets import APART_SECONDS
-from deltaworks.supervise.judge import Seen, State, Verdict, copies_of, suspended_tables
+from deltaworks.supervise.judge import NOT_WELL, Seen, State, Verdict, broken_rules, copies_of, suspended_tables
 from deltaworks.supervise.launch import Launched
 from deltaworks.supervise.watch import Eyes, judged
 
@@ -78,6 +78,8 @@ class Changes:
             return self._bad(verdict.state, verdict.reason, trouble=_what(seen, verdict))
         self._well_looks += 1
         is_told = self._told is not None and self._told.well
+        if seen.heartbeat is not None and seen.heartbeat.progress.get("uncounted"):
+            return None  # as after a start: what was wrong may be so still
         if is_told or self._well_looks < STEADY_LOOKS or self._clock() < self._red_until:
             return None
         return self._tell(well=True, state=verdict.state, reason=verdict.reason)
@@ -133,6 +135,8 @@ def _ended_well(last: Seen, seen: Seen) -> bool:
 
 def _what(seen: Seen, verdict: Verdict) -> object:
     """What is the matter, but for its numbers: while this stays the same, nothing new is told."""
+    if verdict.broken and seen.heartbeat is not None:
+        return verdict.state if verdict.state in NOT_WELL else "", verdict.late, *sorted(broken_rules(seen.heartbeat))
     if verdict.state != "suspended" or seen.heartbeat is None:
         return verdict.state
     copies = [copy["table"] for copy in copies_of(seen.heartbeat) if copy["error"]]

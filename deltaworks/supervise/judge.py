@@ -41,17 +41,21 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is the matter, why, and what has to be done about it, if anything; `late`: something waits for too long."""
+    """What is the matter, why, and what has to be done about it, if anything.
+
+    `late`: something waits for too long. `broken`: rows of computed tables break critical rules.
+    """
 
     state: State
     reason: str
     needs: Needs | None = None
     late: bool = False
+    broken: bool = False
 
     @property
     def well(self) -> bool:
-        """Whether nobody has to look after it: it is in no state of NOT_WELL, and nothing waits for too long."""
-        return self.state not in NOT_WELL and not self.late
+        """Whether nobody has to look after it: neither a state of NOT_WELL, nor `late`, nor `broken`."""
+        return self.state not in NOT_WELL and not self.late and not self.broken
 
 
 def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
@@ -74,8 +78,8 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
     if heartbeat.state == "failed":
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
     found = _late(_running(seen, heartbeat, pid, watched_seconds, limits), heartbeat, limits)
-    careful = _careful(heartbeat.progress)
-    return replace(found, reason=f"{found.reason}; {careful}") if careful else found
+    further = filter(None, (_broken(heartbeat), _uncounted(heartbeat), _careful(heartbeat.progress)))
+    return replace(found, reason="; ".join((found.reason, *further)), broken=bool(broken_rules(heartbeat)))
 
 
 def _late(found: Verdict, heartbeat: Heartbeat, limits: Limits) -> Verdict:
@@ -86,6 +90,21 @@ def _late(found: Verdict, heartbeat: Heartbeat, limits: Limits) -> Verdict:
         return found
     told = ", ".join(f"{name} for {seconds:.0f} s" for name, seconds in sorted(late.items()))
     return Verdict(state="behind", reason=f"{found.reason}; waits for too long: {told}", late=True)
+
+
+def _broken(heartbeat: Heartbeat) -> str:
+    """Which critical rules are broken by rows of which tables, in words; empty where none is."""
+    by_table: dict[str, list[str]] = {}
+    for (table, rule), rows in broken_rules(heartbeat).items():
+        by_table.setdefault(table, []).append(f"{rows} row{'s break' if rows > 1 else ' breaks'} {rule}")
+    return "; ".join(f"{table}: {', '.join(told)}" for table, told in sorted(by_table.items()))
+
+
+def _uncounted(heartbeat: Heartbeat) -> str:
+    """Of which tables it is not known yet."""
+    files = heartbeat.progress.get("uncounted") or {}
+    told = ", ".join(f"{table} ({many} files)" for table, many in sorted(files.items()))
+    return f"rows that break rules are still counted in {told}" if told else ""
 
 
 def _careful(progress: Mapping[str, Any]) -> str:
@@ -193,6 +212,16 @@ def _running(seen: Seen, heartbeat: Heartbeat, pid: str, watched_seconds: float,
         return Verdict(state="suspended", reason=f"{pid}, {wait}, {failing}")
     moving = f"{pid}, {wait}, {speed:,.0f} rows/s{_with_error(heartbeat)}"
     return Verdict(state="behind" if rows > limits.behind_rows else "healthy", reason=moving)
+
+
+def broken_rules(heartbeat: Heartbeat) -> dict[tuple[str, str], int]:
+    """Per table and critical rule how many rows of the table break it; two of one name are told together."""
+    found: dict[tuple[str, str], int] = {}
+    for table, rules in (heartbeat.progress.get("broken") or {}).items():
+        for one in rules:
+            if one["critical"]:
+                found[table, one["rule"]] = found.get((table, one["rule"]), 0) + int(one["rows"])
+    return found
 
 
 def suspended_tables(heartbeat: Heartbeat) -> dict[str, str]:

@@ -107,6 +107,28 @@ def test_name_of_an_app_cannot_leave_its_folder(store: Store) -> None:
         store.declare_apps(["../shop"])
 
 
+def test_what_is_unmet_stays_until_it_is_met(store: Store) -> None:
+    """Of what was judged; one that is still unmet keeps its time, and gets the newest reason."""
+
+    def there() -> dict[tuple[str, str], str]:
+        return {(one.table_name, one.expectation): one.reason for one in store.unmet_expectations()}
+
+    every = ["x", "y", "z"]
+    store.judge_expectations("gold.a", unmet={"x": "x failed", "y": "y failed"}, judged=["x", "y"], those=every)
+    store.judge_expectations("gold.b", unmet={"x": "x failed", "z": "z failed"}, judged=["x", "z"], those=every)
+    first, began = there(), {one.expectation: one.since for one in store.unmet_expectations()}
+    store.judge_expectations("gold.a", unmet={"x": "x unknown"}, judged=["x"], those=every)
+    for _ in range(2):
+        store.judge_expectations("gold.b", unmet={}, judged=["x"], those=["x"])  # z suspends no longer
+    later, since = there(), {one.expectation: one.since for one in store.unmet_expectations()}
+    store.forget_unmet("gold.a", but=["y"])
+
+    assert len(first) == 4
+    assert later == {("gold.a", "x"): "x unknown", ("gold.a", "y"): "y failed"}
+    assert since["y"] == began["y"]
+    assert there() == {("gold.a", "y"): "y failed"}
+
+
 def test_partition_is_closed_once(store: Store) -> None:
     """Closing again changes nothing; the listing is in order and can start after a partition."""
     store.close_partition("gold.daily_orders", "2026-11-21", 9)
@@ -200,6 +222,7 @@ def test_migration_leaves_the_tables_of_others_alone(empty_dsn: str) -> None:
 
     assert tables(empty_dsn) == {
         "apps", "leases", "heartbeats", "commands", "closed_partitions", "drivers", "launch_requests",
+        "unmet_expectations",
         "deltaworks_revision",
     }  # fmt: skip
 

@@ -28,6 +28,7 @@ from tests.shop_rows import view
 from tests.unit.launching import scratch_project
 
 GOLD = "gold.page_views_per_minute"
+BROKEN = {GOLD: [{"rule": "expect_column_values_to_be_between(views)", "rows": 3, "critical": True}]}
 SUSPENDED = {GOLD: {"error": "DIVIDE_BY_ZERO", "since": "2026-11-27T10:00:00+00:00", "failures": 3}}
 
 
@@ -108,6 +109,7 @@ def test_a_suspended_table_is_told_by_every_command(settings: Settings, driver: 
         ("running", "running", {"lag": {"page_views": {"0": 5}}, "last_commit_at": "now"}, True, "healthy"),
         ("running", "running", {"lag": {"page_views": {"0": 70_000}}, "last_commit_at": "now"}, True, "behind"),
         ("running", "running", {"suspended": SUSPENDED}, True, "suspended"),
+        ("running", "running", {"broken": BROKEN}, True, "healthy"),
         ("running", "failed", {"error": "a poison", "suspended": SUSPENDED}, False, "failed"),
         ("running", "running", {"suspended": SUSPENDED}, False, "dead"),
         ("stopped", "stopped", {"suspended": SUSPENDED}, False, "stopped"),
@@ -130,12 +132,14 @@ def test_commands_agree_about_an_app_and_what_its_tables_lack(
         found = asked(settings)
         store.release(lease)
 
-    well = state in ("healthy", "behind", "stopped")
+    well = state in ("healthy", "behind", "stopped") and "broken" not in progress
     assert {question: answer for question, (answer, _) in found.items()} == {
         "ledger": state != "suspended", "app": well, "doctor": well
     }  # fmt: skip
     assert "behind 1 version of silver.page_views" in found["ledger"][1]
     assert state in found["app"][1]
+    assert ("3 rows break expect_column_values_to_be_between(views)" in found["app"][1]) == ("broken" in progress)
+    assert (f"Look at the rows of {GOLD}" in found["doctor"][1]) == ("broken" in progress)
     assert f"web is {state}: " in found["doctor"][1]
     assert ("it is tried again by itself" in found["doctor"][1]) == (state == "suspended")
 

@@ -15,7 +15,7 @@ import pytest
 from deltaworks import suites
 from deltaworks.engine.datasets import dataset_of
 from deltaworks.errors import DeclarationError, QualityError
-from deltaworks.quality.planning import is_held
+from deltaworks.quality.planning import identity, is_held
 from deltaworks.quality.verdict import Judged, Outcome, Verdict
 from deltaworks.suites import Expectation, Severity
 from deltaworks.validation import ops_quality
@@ -53,6 +53,18 @@ def test_what_nobody_knows_is_not_passed() -> None:
     assert reason == (
         "expect_column_values_to_not_be_null(day) unknown, expect_column_values_to_not_be_null(orders) failed"
     )
+
+
+def test_what_is_unmet_is_told_of_what_suspends_alone() -> None:
+    """Also where nobody could say; what was judged is told too, so that what is met suspends no longer."""
+    found = [judged("failed"), judged("unknown", column="orders"), judged("passed", column="revenue")]
+    names = [identity(one.expectation) for one in found]
+
+    assert outcome(*found).unmet(names[1:]) == (
+        {names[1]: "expect_column_values_to_not_be_null(orders) unknown"}, {*names[1:]},
+    )  # fmt: skip
+    assert outcome(judged("failed", "warning")).unmet(names) == ({}, set())
+    assert len({*names}) == 3
 
 
 def test_a_day_is_held_by_what_holds_days_alone() -> None:

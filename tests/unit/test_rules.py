@@ -149,6 +149,20 @@ def test_patterns_that_java_and_re2_read_differently_are_refused(java: str) -> N
         translate(java)
 
 
+def test_a_pattern_that_is_too_large_here_is_found(tmp_path: Path) -> None:
+    """Not when the first row comes; of a warning the stream leaves it to Java."""
+    project = Project(tmp_path / "project")
+    text = "expectations:\n  - {type: expect_column_values_to_match_regex, severity: SEVERITY, kwargs: KWARGS}\n"
+    text = text.replace("KWARGS", f"{{column: city, regex: '{300 * '[^a]{1000}'}'}}")
+    found = {}
+    for severity in ("critical", "warning"):
+        project.write("expectations/silver/members.yml", text.replace("SEVERITY", severity))
+        found[severity] = [one.finding for one in check(project.folder)]
+
+    assert [told.partition("(")[0] for told in found["critical"]] == ["the pattern cannot be used "]
+    assert found["warning"] == []
+
+
 def test_a_bound_on_bad_rows_that_means_nothing_is_found(tmp_path: Path) -> None:
     """A share above one would never be reached, one of no rows always."""
     project = Project(tmp_path / "project")

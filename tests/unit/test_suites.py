@@ -120,7 +120,7 @@ MISTAKES = [
             Finding(
                 place=f"{SUITE}:2",
                 finding="severity 'fatal' is unknown",
-                next_step="Write critical (sets rows aside) or warning (counts them)",
+                next_step="Write critical (something follows) or warning (it is counted)",
             )
         ],
     ),
@@ -131,7 +131,7 @@ MISTAKES = [
             Finding(
                 place=f"{SUITE}:2",
                 finding="there is no severity",
-                next_step="Write critical (sets rows aside) or warning (counts them)",
+                next_step="Write critical (something follows) or warning (it is counted)",
             )
         ],
     ),

@@ -91,6 +91,30 @@ def test_another_table_that_is_suspended_is_told_too() -> None:
     assert told(found) == [(False, "suspended")] * 2
 
 
+def broken(*rules: str, rows: int = 1, state: State = "healthy", late: bool = False) -> list[tuple[Seen, Verdict]]:
+    """Looks at an app of which rows break these."""
+    told = {"gold.days": [{"rule": rule, "rows": rows, "critical": True} for rule in rules]}
+    return [(on(broken=told), Verdict(state=state, reason="so", late=late, broken=bool(rules)))] * 20
+
+
+def test_what_rows_break_is_told_until_none_does() -> None:
+    """More rows that break the same are nothing new; another rule is, and that something waits for too long."""
+    first = [*looks("healthy"), *broken("above(n)"), *broken("above(n)", rows=9, state="idle")]
+    further = [*broken("above(n)", "below(n)"), *broken("above(n)", "below(n)", state="behind", late=True)]
+
+    assert told([*first, *further, *looks("healthy")]) == [
+        (True, "healthy"), (False, "healthy"), (False, "healthy"), (False, "behind"), (True, "healthy"),
+    ]  # fmt: skip
+
+
+def test_nothing_is_told_well_while_rows_are_still_counted() -> None:
+    """A driver that has just started does not know yet what the one before it knew."""
+    counting = [(on(uncounted={"gold.days": 3}), Verdict(state="healthy", reason="so"))] * 200
+
+    assert told([*broken("above(n)"), *counting]) == [(False, "healthy")]
+    assert told([*broken("above(n)"), *counting, *looks("healthy")]) == [(False, "healthy"), (True, "healthy")]
+
+
 def test_a_driver_that_died_is_told_however_soon_the_next_one_runs() -> None:
     """Also where each look saw a living one; what it leaves (`dead`, `failed`) is the same trouble."""
     successor = [*looks("healthy"), *looks("healthy", on(EIGHT))]

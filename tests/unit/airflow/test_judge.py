@@ -52,6 +52,12 @@ HALTED = beat(lag=rows(5), last_commit_at=iso(700), error="disk full")
 FAILING = {"silver.notes": {"error": "thirteen words", "since": iso(60), "failures": 3}}
 MOVING_WITHOUT = beat(lag=rows(10), last_commit_at=iso(1), suspended=FAILING)
 HALTED_WITHOUT = beat(lag=rows(5), last_commit_at=iso(700), suspended=FAILING)
+BROKEN = {
+    "gold.days": [
+        {"rule": "above(n)", "rows": 2, "critical": True}, {"rule": "above(n)", "rows": 1, "critical": True},
+        {"rule": "odd(n)", "rows": 9, "critical": False},
+    ]
+}  # fmt: skip
 POISON = beat("failed", error="poison")
 OVER = lease(left=-70)
 
@@ -199,3 +205,29 @@ def test_owner_of_a_stopped_app_is_left_alone_while_it_works(
     found = judge(seen, watched_seconds=LONG, limits=Limits())
 
     assert found.state == state
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "state"),
+    [
+        (beat(lag=rows(0), broken=BROKEN), "idle"),
+        (beat(lag=rows(10), last_commit_at=iso(1), broken=BROKEN), "healthy"),
+        (beat(lag=rows(0), broken=BROKEN, suspended=FAILING), "suspended"),
+    ],
+)
+def test_an_app_whose_rows_break_what_is_critical_is_not_well(heartbeat: Heartbeat, state: State) -> None:
+    """Whatever it does; warnings are left out, and two rules of one name are told together."""
+    verdict = judge(on(heartbeat), watched_seconds=LONG, limits=Limits())
+
+    assert (verdict.state, verdict.broken, verdict.well) == (state, True, False)
+    assert verdict.reason.endswith("; gold.days: 3 rows break above(n)")
+
+
+def test_what_is_not_counted_yet_is_told() -> None:
+    """It is no fault, and nothing that is known to be well."""
+    heartbeat = beat(lag=rows(0), uncounted={"gold.days": 12}, broken={"gold.days": BROKEN["gold.days"][2:]})
+
+    verdict = judge(on(heartbeat), watched_seconds=LONG, limits=Limits())
+
+    assert verdict.well
+    assert verdict.reason.endswith("; rows that break rules are still counted in gold.days (12 files)")
