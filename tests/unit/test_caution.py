@@ -175,7 +175,7 @@ class Read:
         )  # fmt: skip
         orders: Any = SimpleNamespace(in_hand=None)
         found.flow, found.orders = flow, orders
-        for name in ("_obey", "_desired_stopped"):
+        for name in ("_obey", "_desired_stopped", "_learn_unmet"):
             monkeypatch.setattr(found, name, lambda *_: False)
         monkeypatch.setattr(driving, "LOOP_SECONDS", 0.0)
         monkeypatch.setattr(driving, "open_stream", self.open)
