@@ -26,6 +26,7 @@ class Watched:
     behind: list[int] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     suspended: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
 
     @property
     def cores(self) -> float:
@@ -46,6 +47,8 @@ class Watched:
         self.behind.append(len(driver.progress.get("behind", ())))
         self.batches.append(driver.progress["batches"])
         self.suspended.update(driver.progress.get("suspended") or driver.progress.get("detached") or ())  # older ones
+        for table, rules in (driver.progress.get("broken") or {}).items():
+            self.broken.update(f"{table}: {one['rule']}" for one in rules if one["critical"])
 
     def slope(self, seen: Sequence[int]) -> "Slope":
         """By how much an hour what was seen grows: a line through means of minutes, of less in a short watch.
@@ -60,8 +63,9 @@ class Watched:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether neither the lag nor the number of tables behind grows, chance aside, and none was suspended."""
-        return not self.suspended and not self.slope(self.lag).rises and not self.slope(self.behind).rises
+        """Whether neither lag nor tables behind grow, chance aside, none was suspended and no critical rule broken."""
+        well = not self.suspended and not self.broken
+        return well and not self.slope(self.lag).rises and not self.slope(self.behind).rises
 
 
 @dataclass(frozen=True, kw_only=True)

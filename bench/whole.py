@@ -3,8 +3,8 @@
     .venv/spark/bin/python bench/whole.py --minutes 30
     .venv/spark/bin/python bench/whole.py --minutes 10 --against REVISION --pairs 2
 
-Exit code 1 if the lag of an app or the number of its tables behind grows, if a table was suspended, if a marked event
-did not come to its table, or if all that runs takes more than 8 GB.
+Exit code 1 if the lag of an app or the number of its tables behind grows, if a table was suspended or a critical rule
+broken, if a marked event did not come to its table, or if all that runs takes more than 8 GB.
 """
 
 import json
@@ -55,6 +55,7 @@ def show(name: str, found: Measurement) -> None:
             "tables behind": fmean(one.behind),
             "behind per hour": str(one.slope(one.behind)),
             "suspended": ", ".join(sorted(one.suspended)) or None,
+            "broken rules": ", ".join(sorted(one.broken)) or None,
             "keeps up": one.keeps_up,
         }
         for app, one in window.apps.items()

@@ -102,13 +102,13 @@ def status(apps: _Apps = None, *, as_json: _AsJson = False) -> None:
     if as_json:
         show.listing(rows, title="apps", as_json=True)
     else:
-        # pid and epoch are names, not amounts; the reasons have lines of their own
+        # pid and epoch are names, not amounts; the reasons have lines of their own, and say what is broken
         plain = [
             {name: str(value) if name in ("pid", "epoch") and value else value for name, value in row.items()}
             for row in rows
         ]
         for row in plain:
-            del row["reason"], row["copies"]
+            del row["reason"], row["broken"], row["copies"]
         show.listing(plain, title="apps", as_json=False, empty='none; "deltaworks app start" declares the project\'s')
         for seen, verdict in looks:
             _say(f"{seen.app.name}: {verdict.reason}")
@@ -228,6 +228,7 @@ def _row(seen: "Seen", verdict: "Verdict") -> dict[str, Any]:
         "lag_rows": lag_rows(present) if present else None,
         "commit_seconds": _age(beat.progress.get("last_commit_at") if beat else None, seen.at),
         "reason": verdict.reason,
+        "broken": verdict.broken,
         "copies": _copies(present, seen.at) if present else [],
     }
 

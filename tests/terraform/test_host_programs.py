@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(
 )
 PROGRAMS = SOURCE / "modules/host/files"
 _RECORD = '#!/bin/bash\necho "$(basename "$0") $*" >>"$CALLS"\n'
-_WELL = [{"app": "shop", "state": "healthy"}, {"app": "web", "state": "idle"}]
+_WELL = [{"app": "shop", "state": "healthy", "broken": False}, {"app": "web", "state": "idle", "broken": False}]
+_OF_APPS = {"Behind", "Suspended", "Broken", "Unwell"}
 _BALANCED = [{"topics": [], "tables": [], "balanced": True}]
 
 
@@ -63,7 +64,7 @@ def host(tmp_path: Path) -> Host:
         f"NAME='test'\nREGION='eu-central-1'\nVOLUME_ID='vol-0abc'\nDEVICES='{tmp_path}/devices'\n"
         f"DATA='{tmp_path}/data'\nSECRETS='{tmp_path}/secrets'\nSECRET_NAMES='reader shop'\nOWNER='{owner}'\n"
         f"BUCKET='files'\nRELEASE_PARAMETER='/test/release'\nNAMESPACE='Deltaworks/test'\n"
-        f"PLUGINS='{tmp_path}/plugins'\nPROFILES='demo'\n"
+        f"PLUGINS='{tmp_path}/plugins'\nPROFILES='demo'\nPORT='9080'\n"
     )
     made = Host(root=tmp_path)
     for name in ("docker", "mount", "xfs_growfs", "mkfs.xfs"):
@@ -194,8 +195,8 @@ def _wanted(host: Host, version: str | None, sha256: str = "") -> None:
 
 
 def test_release_is_laid_out_and_started(host: Host) -> None:
-    """Files lie in the project's folder, and compose is told secrets, profiles and place."""
-    host.stand_in("docker", 'echo "$DELTAWORKS_SECRETS $COMPOSE_PROFILES" >>"$CALLS.env"')
+    """Files lie in the project's folder, and compose is told secrets, profiles, port and place."""
+    host.stand_in("docker", 'echo "$DELTAWORKS_SECRETS $COMPOSE_PROFILES $AIRFLOW_PORT" >>"$CALLS.env"')
     _wanted(host, "1", _packed(host, "1", {"docker-compose.yml": "x", "tables/gold/a/table.py": "a"}))
 
     ran = host.run("deltaworks-release")
@@ -206,7 +207,7 @@ def test_release_is_laid_out_and_started(host: Host) -> None:
     assert host.calls("docker") == [
         f"compose --project-name deltaworks --project-directory {project} up --detach --build --remove-orphans"
     ]
-    assert (host.root / "calls.env").read_text() == f"{host.root}/secrets demo\n"
+    assert (host.root / "calls.env").read_text() == f"{host.root}/secrets demo 9080\n"
     assert os.access(host.root / "plugins/docker-compose", os.X_OK)
 
 
@@ -293,25 +294,26 @@ def _put(host: Host) -> dict[str, str]:
 
 
 def test_a_platform_that_is_well_puts_zeros(host: Host) -> None:
-    """All four numbers, in the environment's namespace."""
+    """All five numbers, in the environment's namespace."""
     _platform(host, _WELL, _BALANCED)
 
     ran = host.run("deltaworks-metrics")
 
     assert ran.returncode == 0, ran.stderr
-    assert _put(host) == {"Behind": "0", "Suspended": "0", "Unwell": "0", "Unbalanced": "0"}
+    assert _put(host) == dict.fromkeys((*_OF_APPS, "Unbalanced"), "0")
     assert all("--namespace Deltaworks/test" in call for call in host.calls("aws"))
 
 
 def test_what_is_not_well_is_counted(host: Host) -> None:
     """The command line ends with 1 then, which is an answer."""
     states = ("behind", "suspended", "stuck", "dead", "failed", "stopped")
-    _platform(host, [{"state": state} for state in states], [{"balanced": False}], code=1)
+    apps = [{"state": state, "broken": state in ("suspended", "behind")} for state in states]
+    _platform(host, apps, [{"balanced": False}], code=1)
 
     ran = host.run("deltaworks-metrics")
 
     assert ran.returncode == 0, ran.stderr
-    assert _put(host) == {"Behind": "1", "Suspended": "1", "Unwell": "3", "Unbalanced": "1"}
+    assert _put(host) == {"Behind": "1", "Suspended": "1", "Broken": "2", "Unwell": "3", "Unbalanced": "1"}
 
 
 @pytest.mark.parametrize(
@@ -319,7 +321,7 @@ def test_what_is_not_well_is_counted(host: Host) -> None:
     [
         (_WELL, _BALANCED, 3, set()),
         ([], _BALANCED, 0, {"Unbalanced"}),
-        (_WELL, [{}], 0, {"Behind", "Suspended", "Unwell"}),
+        (_WELL, [{}], 0, _OF_APPS),
         ("nothing", "nothing", 0, set()),
     ],
     ids=["no answer", "no app", "no verdict", "no list"],

@@ -97,6 +97,7 @@ def test_machine_is_told_its_volume_and_its_secrets(applied: Applied) -> None:
     assert f"VOLUME_ID='{volume.values['id']}'" in settings
     assert "SECRET_NAMES='airflow airflow_admin " in settings
     assert "PROFILES='demo'" in settings
+    assert "PORT='8080'" in settings
     assert len([path for path in files if path.startswith("/usr/local/bin/")]) == 6
     assert json.loads(files["/etc/docker/daemon.json"])["data-root"].startswith("/srv/deltaworks/")
 

@@ -29,6 +29,25 @@ def test_services_are_the_parts_of_the_stack() -> None:
     assert {*SERVICES} - OURS == {"source", "control"}
 
 
+def test_the_host_at_aws_runs_these_containers() -> None:
+    """Their user, secrets, profile and port, and the service in which the command line is, are those of terraform/."""
+    terraform = ROOT / "terraform"
+    host, environment = terraform / "modules/host", terraform / "environments/one-host"
+    settings = (host / "user-data.tf").read_text()
+    port = re.search(
+        r'variable "airflow_port" \{.*?default += (\d+)', (environment / "variables.tf").read_text(), re.DOTALL
+    )
+
+    assert {one["user"].split(":")[0] for one in SERVICES.values()} == {*re.findall(r"OWNER='(\d+)'", settings)}
+    assert {*re.findall(r"^    (\w+) += \{ desc", (environment / "secrets.tf").read_text(), re.MULTILINE)} == {
+        *FILE["secrets"]
+    }
+    assert f" {DRIVER_HOST} deltaworks" in (host / "files/deltaworks").read_text()
+    assert 'compose_profiles = ["demo"]' in (environment / "terraform.tfvars.example").read_text()
+    assert port
+    assert SERVICES["airflow-api-server"]["ports"] == [f"127.0.0.1:${{AIRFLOW_PORT:-{port[1]}}}:18080"]
+
+
 def _before(name: str) -> set[str]:
     """What has to be there before a service starts, and before that."""
     after = {*SERVICES[name].get("depends_on", {})}

@@ -58,6 +58,21 @@ def test_student_is_the_quantile_of_tables(freedom: int, exact: float) -> None:
     assert student(1 - 1 / 40, freedom=freedom) == pytest.approx(exact, rel=0.04)
 
 
+@pytest.mark.parametrize("critical", [True, False])
+def test_only_rows_that_break_a_critical_rule_are_noted(critical: bool) -> None:
+    """As the driver's heartbeat tells them; one look is enough."""
+    rule = {"rule": "expect_column_values_to_be_between", "critical": critical, "rows": 3, "suspends": False}
+    progress = {"lag": {}, "batches": 1, "broken": {"gold.a": [rule]}}
+    pid, watched = os.getpid(), Watched()
+
+    watched.look(
+        Driver(app="a", epoch=1, pid=pid, process_started=str(started(pid)), state="running", progress=progress),
+        seconds=0,
+    )
+
+    assert watched.broken == ({"gold.a: expect_column_values_to_be_between"} if critical else set())
+
+
 @pytest.mark.parametrize("minutes", [2, 5, 30])
 def test_chance_seldom_makes_a_lag_grow(minutes: int) -> None:
     """One in forty, also where few means tell the error; a lag that does grow is noticed each time."""

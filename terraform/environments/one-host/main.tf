@@ -52,6 +52,7 @@ module "host" {
   release           = var.release
   compose_plugin    = var.compose_plugin
   compose_profiles  = var.compose_profiles
+  airflow_port      = var.airflow_port
 }
 
 module "backup" {

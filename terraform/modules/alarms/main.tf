@@ -1,7 +1,7 @@
 # Alarms about the machine, its memory and disks, and the platform's own state.
 #
 # Machine and disks: from AWS and from the CloudWatch agent on the host. The platform: a timer on the host asks it once
-# a minute and puts four numbers. Where a number does not come, its alarm rises too: what is not known is not well.
+# a minute and puts five numbers. Where a number does not come, its alarm rises too: what is not known is not well.
 # Metrics carry no instance id, but for the status check, so they go on when the machine is replaced.
 
 data "aws_caller_identity" "current" {}
@@ -12,12 +12,17 @@ locals {
   of_platform = {
     behind = {
       metric      = "Behind"
-      description = "An app has more rows waiting than a batch takes. Look at: deltaworks app status"
+      description = "More rows of an app wait than a batch takes, or something for longer than its behind_seconds. Look at: deltaworks app status"
       minutes     = var.behind_minutes
     }
     suspended = {
       metric      = "Suspended"
       description = "A table keeps failing and is left out. Look at: deltaworks app status"
+      minutes     = 3
+    }
+    broken = {
+      metric      = "Broken"
+      description = "Rows of a computed table break a critical rule. Look at: deltaworks app status"
       minutes     = 3
     }
     unwell = {

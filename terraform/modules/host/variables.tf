@@ -161,3 +161,14 @@ variable "compose_profiles" {
     error_message = "compose_profiles are names of lower-case letters, digits, hyphens and underscores."
   }
 }
+
+variable "airflow_port" {
+  description = "Port of the host's loopback at which docker-compose.yml publishes Airflow."
+  type        = number
+  default     = 8080
+
+  validation {
+    condition     = var.airflow_port >= 1 && var.airflow_port <= 65535
+    error_message = "airflow_port is 1 to 65535."
+  }
+}

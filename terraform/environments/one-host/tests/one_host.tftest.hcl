@@ -73,10 +73,9 @@ run "what_is_refused" {
   command = plan
 
   variables {
-    zone         = "eu-central-1a"
-    region       = "eu-central-1a"
-    airflow_port = 0
+    zone   = "eu-central-1a"
+    region = "eu-central-1a"
   }
 
-  expect_failures = [var.zone, var.region, var.airflow_port]
+  expect_failures = [var.zone, var.region]
 }

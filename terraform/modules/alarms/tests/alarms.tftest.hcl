@@ -25,7 +25,7 @@ run "machine_disks_and_platform_are_watched" {
 
   assert {
     condition = output.names == tolist([
-      "test-behind", "test-data-disk", "test-machine", "test-memory", "test-root-disk", "test-suspended", "test-unbalanced", "test-unwell",
+      "test-behind", "test-broken", "test-data-disk", "test-machine", "test-memory", "test-root-disk", "test-suspended", "test-unbalanced", "test-unwell",
     ])
     error_message = "Not all that is to be watched is."
   }

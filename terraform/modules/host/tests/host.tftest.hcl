@@ -154,8 +154,9 @@ run "what_is_refused" {
     data_snapshot_id = "vol-0123456789abcdef0"
     may_reach        = { source = { port = 70000, cidr = "10.1.0.0/16" } }
     compose_profiles = ["demo'; reboot; '"]
+    airflow_port     = 80800
     data_volume_gib  = 5
   }
 
-  expect_failures = [var.release, var.instance_type, var.secret_arns, var.data_snapshot_id, var.may_reach, var.compose_profiles, var.data_volume_gib]
+  expect_failures = [var.release, var.instance_type, var.secret_arns, var.data_snapshot_id, var.may_reach, var.compose_profiles, var.airflow_port, var.data_volume_gib]
 }
