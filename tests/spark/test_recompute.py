@@ -1,10 +1,13 @@
-"""Recomputations that are ordered one by one, and worked on together in a process process the owner."""
+"""Recomputations that are ordered one by one, and worked on together in a process beside the owner."""
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
+from bench.program import cpu_seconds_of_script
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -17,7 +20,7 @@ from deltaworks.engine.recompute_process import RecomputeProcess
 from tests.broken_rules import Shop
 from tests.flows import START, Log, Owner, carry_out
 from tests.running_stack import wait_until
-from tests.scratch_postgres import scratch_postgres
+from tests.scratch_postgres import ScratchPostgres, scratch_postgres
 from tests.spark.test_backfill import DAY, TABLE, days, shown
 from tests.unit.launching import control_of
 
@@ -26,23 +29,29 @@ Wrong = tuple[Owner, Store, Lease]
 
 
 @pytest.fixture(scope="module")
-def wrong(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
+def server() -> Iterator[ScratchPostgres]:
+    """Give the server of the control store."""
+    with scratch_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def wrong(spark: SparkSession, server: ScratchPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
     """Give the owner of a lake whose rule was wrong on all of three days, its store and its lease."""
     folder = tmp_path_factory.mktemp("wrong")
     project = Shop(folder / "project")
-    with scratch_postgres() as server:
-        settings = control_of(server.dsn, server.port, project.settings(folder / "data"))
-        with Store(settings.control_dsn()) as store:
-            lease = store.acquire("web", owner="stream", seconds=3600, pid=1, process_started="1")
-            project.edit("silver/page_views.yml", RIGHT, WRONG)
-            owner, log = Owner(spark, settings, "web"), Log()
-            for part in days(3):
-                log.send(part)
-                owner.take(log.batch())
-            project.edit("silver/page_views.yml", WRONG, RIGHT)
-            owner.start()
-            owner.flow.settle()
-            yield owner, store, lease
+    settings = control_of(server.dsn, server.port, project.settings(folder / "data"))
+    with Store(settings.control_dsn()) as store:
+        lease = store.acquire("web", owner="stream", seconds=3600, pid=1, process_started="1")
+        project.edit("silver/page_views.yml", RIGHT, WRONG)
+        owner, log = Owner(spark, settings, "web"), Log()
+        for part in days(3):
+            log.send(part)
+            owner.take(log.batch())
+        project.edit("silver/page_views.yml", WRONG, RIGHT)
+        owner.start()
+        owner.flow.settle()
+        yield owner, store, lease
 
 
 def order(store: Store, day: int, *, plan_only: bool = False) -> int:
@@ -71,6 +80,11 @@ def worked(
 
     wait_until(step, what="the process has done so", seconds_max=seconds_max)
     return process
+
+
+def rebuild(store: Store) -> int:
+    """Order all of the table, which is published whether or not it comes out as it was."""
+    return store.send(app="web", table=TABLE, kind=RECOMPUTE, arguments={"what": "rebuild"}, by="ann", reason="mended")
 
 
 def ended(store: Store, numbers: list[int]) -> list[Command]:
@@ -187,6 +201,51 @@ def test_a_process_that_is_killed_fails_its_orders(wrong: Wrong) -> None:
     gone(family)
 
 
+def test_what_is_withdrawn_before_its_owner_publishes_it_changes_nothing(wrong: Wrong) -> None:
+    """What was to be published is cancelled with it, and nothing of it is left."""
+    owner, store, lease = wrong
+    before, number = version_of(owner), rebuild(store)
+    process = RecomputeProcess(store, owner.settings, app="web", epoch=lease.epoch)
+
+    def is_there(look: Callable[[], list[Command]]) -> bool:
+        process.look()
+        return bool(look())
+
+    queued = partial(store.commands, "web", "queued", kind="publish")
+    wait_until(
+        partial(is_there, queued), what="the owner is to publish it", seconds_max=60
+    )  # which it does not do here
+    (publish,) = queued()
+    store.cancel(number, by="ben", reason="not now")
+    wait_until(partial(is_there, partial(ended, store, [number])), what="its end", seconds_max=60)
+    process.close()
+
+    assert store.command(number).state == "cancelled"
+    found = store.command(publish.id)
+    assert (found.state, found.cancelled_by, found.cancel_reason) == ("cancelled", "ben", "not now")
+    assert version_of(owner) == before
+    assert list((owner.settings.data / "staged").iterdir()) == []
+
+
+def test_work_goes_on_while_the_control_store_is_away(wrong: Wrong, server: ScratchPostgres) -> None:
+    """It can neither tell how far it is nor have anything published; when the store is back it does both."""
+    owner, store, _ = wrong
+    before, number = version_of(owner), rebuild(store)
+    process = worked(wrong, lambda: store.command(number).progress.get("step") == "computing")
+    server.stop()
+    try:
+        waits()
+    finally:
+        server.start()
+
+    worked(wrong, lambda: bool(ended(store, [number])), process=process)
+    process.close()
+
+    found = store.command(number)
+    assert found.state == "done", found.error
+    assert version_of(owner) == before + 1
+
+
 def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> None:
     """A withdrawn order ends within seconds; one whose owner leaves waits for the next one."""
     owner, store, lease = wrong
@@ -210,6 +269,18 @@ def test_what_is_withdrawn_ends_and_what_an_owner_leaves_waits(wrong: Wrong) -> 
     assert store.command(waits).state == "queued"
     assert list((owner.settings.data / "staged").iterdir()) == []
     assert len(store.take_recomputations("web", epoch=lease.epoch, many=9)) == 1
+
+
+def waits() -> None:
+    """Wait until the process has nothing to do but to ask again; one that gets no CPU looks the same: no harm."""
+    spent = [0.0]
+
+    def is_quiet() -> bool:
+        time.sleep(1.5)
+        spent.append(cpu_seconds_of_script(os.getsid(0), "spark_apps/recompute.py"))
+        return spent[-1] - spent[-2] < 0.2
+
+    wait_until(is_quiet, what="it has computed")
 
 
 def version_of(owner: Owner) -> int:
