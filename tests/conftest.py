@@ -22,8 +22,8 @@ LONG = (
 """Files that take minutes: they begin first, so that the processes of a group end together."""
 TURNS = 3
 """In one run of so many it is the turn of what is slow because Spark writes tables in it, a second each time: of each
-test by Spark that has a sister on the other commit path, and of the walk by Spark; of many cases of one test it is the
-turn of one of so many. `--whole` runs all of it."""
+test by Spark that has a sister on the other commit path (a parameter `path`, or the mark `by_spark`), and of the walk
+by Spark; of many cases of one test it is the turn of one of so many. `--whole` runs all of it."""
 WALK = "walk_by_spark"
 """A fixture that takes a minute: all that needs it has the same turn."""
 
@@ -103,4 +103,5 @@ def _in_turn(item: pytest.Item) -> str:
         return ""
     if WALK in item.fixturenames:
         return WALK
-    return item.nodeid if hasattr(item, "callspec") and item.callspec.params.get("path") == "spark" else ""
+    of_path = hasattr(item, "callspec") and item.callspec.params.get("path") == "spark"
+    return item.nodeid if of_path or item.get_closest_marker("by_spark") else ""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.checker import Picture, check
@@ -11,6 +12,7 @@ from tests.flows import Log, Owner
 from tests.full_rows import goods, kept, lived
 
 
+@pytest.mark.by_spark
 def test_rows_that_leave_their_keys_are_there_once_on_both_paths(spark: SparkSession, tmp_path: Path) -> None:
     """In order and at once on the Arrow path; shuffled with copies, twice by Spark and once by Arrow."""
     chance = seeded()

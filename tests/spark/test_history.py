@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.engine.checker import Picture, check
@@ -18,6 +19,7 @@ from tests.states import MEMBERS, changes, dated, held, held_by_definition, in_p
 from tests.tiny_project import Project
 
 
+@pytest.mark.by_spark
 def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, shop: Settings) -> None:
     """In order and at once on the Arrow path; shuffled with copies, twice by Spark and once by Arrow."""
     chance = seeded()
@@ -39,6 +41,7 @@ def test_order_cuts_and_commit_paths_make_no_difference(spark: SparkSession, sho
     assert len(taken) == 1
 
 
+@pytest.mark.by_spark
 def test_states_stand_where_their_time_says_on_both_paths(spark: SparkSession, tmp_path: Path) -> None:
     """As by definition, by Spark and by Arrow in turn; corrections, copies, ends that come before a state's time."""
     chance = seeded()
@@ -59,6 +62,7 @@ def test_states_stand_where_their_time_says_on_both_paths(spark: SparkSession, t
         assert not [one for one in check(picture, at_rest=True) if one.place.startswith(MEMBERS)]
 
 
+@pytest.mark.by_spark
 def test_a_truncation_on_the_spark_path(spark: SparkSession, shop: Settings) -> None:
     """It ends what is older, also what comes later, and nothing that is newer; twice it is one."""
     owner, cut = alone(spark, shop, path="spark"), moved("t", 0, 5, second=5)

@@ -176,6 +176,7 @@ def test_one_bad_value_in_another_input_costs_its_own_row(spark: SparkSession, t
     shop.sound()
 
 
+@pytest.mark.by_spark
 def test_bad_row_of_an_input_that_is_sparks_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     """Also where no row goes to the driver but those that name it."""
     shop = Shop.of(spark, tmp_path, OF_MEMBERS, path="spark")

@@ -11,6 +11,7 @@ from tests.flows import Log, Owner
 from tests.source_table import KEPT, PEOPLE, lived, people
 
 
+@pytest.mark.by_spark
 @pytest.mark.parametrize("declared", [PEOPLE, KEPT], ids=["declared", "kept"])
 def test_spark_folds_as_arrow_does(spark: SparkSession, tmp_path: Path, declared: str) -> None:
     """Shuffled, with copies, over batches and a restart, then equal to the source, and the books balance."""

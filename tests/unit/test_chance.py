@@ -67,7 +67,7 @@ def test_everything_has_its_turn(run: Run) -> None:
 
 def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -> None:
     """Their sisters always; of the walk by Spark all tests or none."""
-    closing, walks = "tests/spark/test_closing.py", "tests/spark/test_walks.py"
+    closing, walks, marked = (f"tests/spark/test_{name}.py" for name in ("closing", "walks", "full_rows"))
     by_spark = f"{closing}::test_every_day_that_a_batch_passes_is_closed[spark]"
     seeds: dict[tuple[bool, bool], int] = {}
     for run.seed in range(100):
@@ -80,13 +80,15 @@ def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -
         [closing, *other, "--whole"],
         [by_spark, *other],
         [closing, *other, "-k", "closed"],
-        *([closing, walks, "--seed", str(seed)] for seed in seeds.values()),
+        *([closing, walks, marked, "--seed", str(seed)] for seed in seeds.values()),
     )
     chosen, *drawn_ones = found
 
     walked = {name for name in every if "spark" in name.partition("::")[2]}
-    for (has_turn, walk_has), names in zip(seeds, drawn_ones, strict=True):
+    for ((has_turn, walk_has), run.seed), names in zip(seeds.items(), drawn_ones, strict=True):
         assert (by_spark in names) == has_turn
+        (of_mark,) = {name for name in names if marked in name} or {""}
+        assert bool(of_mark) == (not turn_of(f"{marked}::{FULL}", turns=3))
         assert by_spark.replace("[spark]", "[auto]") in names
         assert {name for name in names if "spark" in name.partition("::")[2].partition("[")[0]} == (
             walked if walk_has else set()
@@ -94,6 +96,7 @@ def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -
     assert all(by_spark in names for names in (whole, named, chosen))
 
 
+FULL = "test_rows_that_leave_their_keys_are_there_once_on_both_paths"
 COLLECTS = """
 import contextlib, io, json, sys
 import pytest
