@@ -17,7 +17,10 @@ _CHANCE = 1 / 40
 
 @dataclass(kw_only=True)
 class Watched:
-    """What was seen of an app: by sample, seconds since the begin, CPU seconds, bytes, records not read yet."""
+    """What was seen of an app: by sample, seconds since the begin, CPU seconds, bytes, records not read yet.
+
+    Over all samples, the tables that were suspended, and the critical rules that rows of computed tables broke.
+    """
 
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)

@@ -43,14 +43,15 @@ class Seen:
 class Verdict:
     """What is the matter, why, and what has to be done about it, if anything.
 
-    `late`: something waits for too long. `broken`: rows of computed tables break critical rules.
+    `late`: something waits for too long. `broken`: rows of computed tables break critical rules; None where nobody
+    knows, as before a driver has counted them.
     """
 
     state: State
     reason: str
     needs: Needs | None = None
     late: bool = False
-    broken: bool = False
+    broken: bool | None = None
 
     @property
     def well(self) -> bool:
@@ -79,7 +80,8 @@ def judge(seen: Seen, *, watched_seconds: float, limits: Limits) -> Verdict:
         return Verdict(state="failed", reason=f"{pid} gives up: {_error(heartbeat)}")
     found = _late(_running(seen, heartbeat, pid, watched_seconds, limits), heartbeat, limits)
     further = filter(None, (_broken(heartbeat), _uncounted(heartbeat), _careful(heartbeat.progress)))
-    return replace(found, reason="; ".join((found.reason, *further)), broken=bool(broken_rules(heartbeat)))
+    broken = bool(broken_rules(heartbeat)) or (None if heartbeat.progress.get("uncounted") else False)
+    return replace(found, reason="; ".join((found.reason, *further)), broken=broken)
 
 
 def _late(found: Verdict, heartbeat: Heartbeat, limits: Limits) -> Verdict:

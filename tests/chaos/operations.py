@@ -1,4 +1,4 @@
-"""Every operation on an app and its tables, given by Airflow's form as `operator`, on a stack at work.
+"""Every operation on an app and its tables, given as Airflow's form sends it, as `operator`, on a stack at work.
 
     .venv/spark/bin/python -m tests.chaos.operations
 
@@ -11,9 +11,10 @@ import json
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -49,11 +50,7 @@ class Given:
     cause: str | None = None
     plan_only: bool = False
     command: int | None = None
-
-    @property
-    def reason(self) -> str:
-        """What is written beside it."""
-        return f"try {self.operation}{', only to see' if self.plan_only else ''}"
+    reason: str = field(default_factory=lambda: f"try {uuid.uuid4()}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +98,9 @@ class Scene:
         return self.views() >= views
 
     def operated(self, given: Given) -> Seen:
-        """Fill the form in, as the viewer and as the operator, and wait for the run's end."""
+        """Ask for it by REST, as the viewer and as the operator, and wait for the run's end."""
         conf = {name: value for name, value in asdict(given).items() if value not in (None, False)}
-        body = {"logical_date": None, "conf": {**conf, "reason": given.reason}}
+        body = {"logical_date": None, "conf": conf}
         refused, _ = self.viewer.ask(f"/api/v2/dags/{DAG}/dagRuns", body)
         began = time.monotonic()
         status, run = self.operator.ask(f"/api/v2/dags/{DAG}/dagRuns", body)
@@ -126,7 +123,7 @@ class Scene:
 
 
 def forms(waiting: int) -> Iterator[Given]:
-    """Each operation once, what may only be looked at twice; `waiting` is an order to be withdrawn."""
+    """Each operation; what may also be only looked at twice; `waiting` is an order to be withdrawn."""
     hour_ago = f"{datetime.now(UTC) - timedelta(hours=1):%Y-%m-%dT%H:%M}"
     day_ago = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%dT%H:%M}"
     yield Given(operation=CANCEL, command=waiting)
@@ -196,7 +193,7 @@ def main() -> int:
         wait_until(lambda: scene.views() == before, what="the same views are there", seconds_max=SECONDS_MAX)
         said(scene.settings, "ledger")
     rows: list[dict[str, Any]] = [asdict(one) for one in found]
-    show.listing(rows, title="operations by Airflow's form", as_json=False)
+    show.listing(rows, title="operations as Airflow's form sends them", as_json=False)
     for one in told:
         show.err.print(one, markup=False)
     return 1 if told else 0

@@ -27,7 +27,6 @@ from tests.spark.test_views import note, with_views
 VIEWS, TABLES = "silver.page_views", ("silver.page_views", "gold.page_views_per_minute", "gold.user_sessions")
 
 
-@pytest.mark.by_spark
 def test_spark_reads_and_commits_to_what_is_left(spark: SparkSession, tmp_path: Path) -> None:
     """Tables above that are new take what is there, on both commit paths; what is computed again comes out the same."""
     project, chance, log = Shop(tmp_path / "project"), seeded(), Log()

@@ -17,6 +17,7 @@ region                = "eu-central-1"
 alarm_mail_to         = ["data@example.com"]
 secrets_recovery_days = 0
 compose_profiles      = ["demo"]
+airflow_port          = 9080
 """
 STATE_BUCKET = "state-of-tests"
 _REGION = b"<LocationConstraint>eu-central-1</LocationConstraint>"

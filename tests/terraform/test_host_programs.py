@@ -64,7 +64,7 @@ def host(tmp_path: Path) -> Host:
         f"NAME='test'\nREGION='eu-central-1'\nVOLUME_ID='vol-0abc'\nDEVICES='{tmp_path}/devices'\n"
         f"DATA='{tmp_path}/data'\nSECRETS='{tmp_path}/secrets'\nSECRET_NAMES='reader shop'\nOWNER='{owner}'\n"
         f"BUCKET='files'\nRELEASE_PARAMETER='/test/release'\nNAMESPACE='Deltaworks/test'\n"
-        f"PLUGINS='{tmp_path}/plugins'\nPROFILES='demo'\nPORT='9080'\n"
+        f"PLUGINS='{tmp_path}/plugins'\nPROFILES='demo'\nAIRFLOW_PORT='9080'\n"
     )
     made = Host(root=tmp_path)
     for name in ("docker", "mount", "xfs_growfs", "mkfs.xfs"):
@@ -334,6 +334,21 @@ def test_what_is_not_known_is_not_put(host: Host, apps: Any, ledger: Any, code: 
 
     assert ran.returncode == 1
     assert set(_put(host)) == put
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"state": "starting", "broken": None}, {"state": "healthy"}],
+    ids=["not counted yet", "an earlier release"],
+)
+def test_broken_rules_are_told_when_all_apps_know_them(host: Host, other: dict[str, Any]) -> None:
+    """Before, that number alone is not put."""
+    _platform(host, [*_WELL, other], _BALANCED)
+
+    ran = host.run("deltaworks-metrics")
+
+    assert ran.returncode == 0, ran.stderr
+    assert set(_put(host)) == {*_OF_APPS, "Unbalanced"} - {"Broken"}
 
 
 def test_alarms_are_about_metrics_that_the_host_puts(host: Host) -> None:

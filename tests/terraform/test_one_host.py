@@ -97,7 +97,7 @@ def test_machine_is_told_its_volume_and_its_secrets(applied: Applied) -> None:
     assert f"VOLUME_ID='{volume.values['id']}'" in settings
     assert "SECRET_NAMES='airflow airflow_admin " in settings
     assert "PROFILES='demo'" in settings
-    assert "PORT='8080'" in settings
+    assert "AIRFLOW_PORT='9080'" in settings
     assert len([path for path in files if path.startswith("/usr/local/bin/")]) == 6
     assert json.loads(files["/etc/docker/daemon.json"])["data-root"].startswith("/srv/deltaworks/")
 
@@ -109,7 +109,8 @@ def test_outputs_say_how_to_reach_airflow(applied: Applied) -> None:
 
     reached = f"--target {host.values['id']} --document-name AWS-StartPortForwardingSession"
     assert reached in outputs["airflow_command"]["value"]
-    assert outputs["airflow_url"]["value"] == "http://127.0.0.1:8080"
+    assert '"portNumber":["9080"]' in outputs["airflow_command"]["value"]
+    assert outputs["airflow_url"]["value"] == "http://127.0.0.1:9080"
 
 
 def test_replacing_the_machine_leaves_the_volume(applied: Applied) -> None:

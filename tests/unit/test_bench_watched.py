@@ -60,17 +60,19 @@ def test_student_is_the_quantile_of_tables(freedom: int, exact: float) -> None:
 
 @pytest.mark.parametrize("critical", [True, False])
 def test_only_rows_that_break_a_critical_rule_are_noted(critical: bool) -> None:
-    """As the driver's heartbeat tells them; one look is enough."""
+    """As the driver's heartbeat tells them; one look is enough, and the app does not keep up."""
     rule = {"rule": "expect_column_values_to_be_between", "critical": critical, "rows": 3, "suspends": False}
     progress = {"lag": {}, "batches": 1, "broken": {"gold.a": [rule]}}
-    pid, watched = os.getpid(), Watched()
+    pid, watched = os.getpid(), _watched(5, grows=0, seed=1)
+    assert watched.keeps_up
 
     watched.look(
         Driver(app="a", epoch=1, pid=pid, process_started=str(started(pid)), state="running", progress=progress),
-        seconds=0,
+        seconds=301,
     )
 
     assert watched.broken == ({"gold.a: expect_column_values_to_be_between"} if critical else set())
+    assert watched.keeps_up == (not critical)
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 30])

@@ -65,16 +65,19 @@ def test_everything_has_its_turn(run: Run) -> None:
     assert all(60 < drawn.count(turn) < 140 for drawn in turns.values() for turn in range(3))
 
 
+MARKED = "test_rows_that_leave_their_keys_are_there_once_on_both_paths"
+
+
 def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -> None:
-    """Their sisters always; of the walk by Spark all tests or none."""
+    """Their sisters always; of the walk by Spark all tests or none. So do those that are marked."""
     closing, walks, marked = (f"tests/spark/test_{name}.py" for name in ("closing", "walks", "full_rows"))
     by_spark = f"{closing}::test_every_day_that_a_batch_passes_is_closed[spark]"
-    seeds: dict[tuple[bool, bool], int] = {}
+    seeds: dict[tuple[bool, ...], int] = {}
     for run.seed in range(100):
-        mine = tuple(not turn_of(name, turns=3) for name in (by_spark, "walk_by_spark"))
-        seeds.setdefault((mine[0], mine[1]), run.seed)
+        names_of_turns = (by_spark, "walk_by_spark", f"{marked}::{MARKED}")
+        seeds.setdefault(tuple(not turn_of(name, turns=3) for name in names_of_turns), run.seed)
 
-    other = ["--seed", str(seeds[False, False])]
+    other = ["--seed", str(seeds[False, False, False])]
     every, whole, named, *found = collected(
         [walks, "--whole"],
         [closing, *other, "--whole"],
@@ -85,10 +88,9 @@ def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -
     chosen, *drawn_ones = found
 
     walked = {name for name in every if "spark" in name.partition("::")[2]}
-    for ((has_turn, walk_has), run.seed), names in zip(seeds.items(), drawn_ones, strict=True):
+    for (has_turn, walk_has, mark_has), names in zip(seeds, drawn_ones, strict=True):
         assert (by_spark in names) == has_turn
-        (of_mark,) = {name for name in names if marked in name} or {""}
-        assert bool(of_mark) == (not turn_of(f"{marked}::{FULL}", turns=3))
+        assert (f"{marked}::{MARKED}" in names) == mark_has
         assert by_spark.replace("[spark]", "[auto]") in names
         assert {name for name in names if "spark" in name.partition("::")[2].partition("[")[0]} == (
             walked if walk_has else set()
@@ -96,7 +98,6 @@ def test_tests_by_spark_run_when_it_is_their_turn_or_they_are_wanted(run: Run) -
     assert all(by_spark in names for names in (whole, named, chosen))
 
 
-FULL = "test_rows_that_leave_their_keys_are_there_once_on_both_paths"
 COLLECTS = """
 import contextlib, io, json, sys
 import pytest

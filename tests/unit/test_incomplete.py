@@ -139,6 +139,7 @@ def test_commands_agree_about_an_app_and_what_its_tables_lack(
     assert "behind 1 version of silver.page_views" in found["ledger"][1]
     assert state in found["app"][1]
     assert ("3 rows break expect_column_values_to_be_between(views)" in found["app"][1]) == ("broken" in progress)
+    assert (json.loads(found["app"][1])[0]["broken"] is True) == ("broken" in progress)
     assert (f"Look at the rows of {GOLD}" in found["doctor"][1]) == ("broken" in progress)
     assert f"web is {state}: " in found["doctor"][1]
     assert ("it is tried again by itself" in found["doctor"][1]) == (state == "suspended")

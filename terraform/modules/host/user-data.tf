@@ -21,7 +21,7 @@ locals {
     NAMESPACE='${var.namespace}'
     PLUGINS='/usr/local/lib/docker/cli-plugins'
     PROFILES='${join(",", var.compose_profiles)}'
-    PORT='${var.airflow_port}'
+    AIRFLOW_PORT='${var.airflow_port}'
   EOT
 
   programs = { for name in fileset("${path.module}/files", "*") : "/usr/local/bin/${name}" => file("${path.module}/files/${name}") }

@@ -168,7 +168,7 @@ variable "airflow_port" {
   default     = 8080
 
   validation {
-    condition     = var.airflow_port >= 1 && var.airflow_port <= 65535
-    error_message = "airflow_port is 1 to 65535."
+    condition     = var.airflow_port >= 1 && var.airflow_port <= 65535 && floor(var.airflow_port) == var.airflow_port
+    error_message = "airflow_port is a whole number from 1 to 65535."
   }
 }
