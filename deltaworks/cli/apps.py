@@ -228,7 +228,7 @@ def _row(seen: "Seen", verdict: "Verdict") -> dict[str, Any]:
         "lag_rows": lag_rows(present) if present else None,
         "commit_seconds": _age(beat.progress.get("last_commit_at") if beat else None, seen.at),
         "reason": verdict.reason,
-        "broken": verdict.broken if seen.app.desired == "running" else False,  # of what is to rest nobody is told
+        "broken": verdict.broken if seen.app.desired == "running" else False,  # what is to rest raises no alarm
         "copies": _copies(present, seen.at) if present else [],
     }
 
